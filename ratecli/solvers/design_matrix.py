@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +83,15 @@ class DesignMatrix:
     def dense(self, chosen: NDArray[np.intp]) -> Array:
         """Return dense features (len(chosen), width) of some rows, the bias as a column of ones."""
         return self.some(chosen).dense_array if self._small is None else self._small[chosen]
+
+    @cached_property
+    def compressed(self) -> tuple[NDArray[Any], NDArray[Any], Array]:
+        """Starts, columns and values of the rows of a sparse X; columns ascend, none twice."""
+        X: Any = self.X
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        return X.indptr, X.indices, X.data
 
     @cached_property
     def _small(self) -> Array | None:

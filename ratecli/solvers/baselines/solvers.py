@@ -340,7 +340,7 @@ class Zafar(Solver):
 
     covariance: Annotated[float, Ge(0)] = 0.0
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     role: ClassVar[Role] = "reads"
     objectives: ClassVar[frozenset[str]] = frozenset(Shape)
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})

@@ -112,6 +112,7 @@ class _FixedPriceRun:
         self.problem, self.stopping, self.price = problem, stopping, price
         self.best = self._point(anchor, problem.ramp.rows.scores(anchor))
         self.cheapest = self.best.worth
+        self.start = self.best.values[0] if self.best.feasible else -np.inf
         self.slopes = np.zeros(len(problem.ramp.rows))
         self.v = np.zeros(problem.constraints)
         self.lower, self.certificate = -np.inf, self.v
@@ -194,7 +195,8 @@ class _FixedPriceRun:
     @property
     def certain(self) -> bool:
         """Whether the best point is feasible and its gap small enough."""
-        return self.best.feasible and self.gap <= self.tolerance
+        enough = self.stopping.progress * max(self.start - self.best.values[0], 0.0)
+        return self.best.feasible and self.gap <= max(self.tolerance, enough)
 
     @property
     def done(self) -> bool:

@@ -11,8 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.models.linear import RAMP_CORNER, hinge, ramp
+from ratecli.models.linear import RAMP_CORNER, ramp
 from ratecli.solvers.design_matrix import DesignMatrix
+from ratecli.solvers.majorize.compiled import conjugate_of_hinges, set_hinges
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,9 @@ class ConvexProblem:
 
     def at(self, z: Array) -> Array:
         """Return (m + 1,) objective without regularizer, and constraint values, at scores (n,)."""
-        return np.asarray(self.up @ hinge(z) + self.down @ hinge(-z) + self.flat)
+        plus, minus = np.empty((2, len(z)))
+        set_hinges(z, plus, minus)
+        return np.asarray(self.up @ plus + self.down @ minus + self.flat)
 
     def values(self, w: Array) -> Array:
         """Return (m + 1,) objective with regularizer, and constraint values, at weights w."""
@@ -136,8 +139,7 @@ class ConvexProblem:
         The slopes must lie within `bounds`, and sum to 0 if the bias is not regularized. The bound
         is -|pull|^2 / (2 l2) minus the conjugate of the hinges, where `pull` is X' slopes.
         """
-        up, down = self.bounds(multipliers)
-        conjugate = np.maximum(-RAMP_CORNER * slopes - down, RAMP_CORNER * slopes - up).sum()
+        conjugate = conjugate_of_hinges(slopes, *self.bounds(multipliers))
         l2 = self.ramp.penalties
         moved = float((pull[l2 > 0] ** 2 / l2[l2 > 0]).sum()) / 2
         return float(self.flat[0] + multipliers @ self.flat[1:] - conjugate) - moved
@@ -175,12 +177,15 @@ class StoppingRule:
         Objective that every useful point is below; a lower bound above it ends the search.
     absolute
         Gap in the objective's units that is always small enough.
+    progress
+        Gap, as a part of the improvement over a feasible starting point, that is small enough.
     """
 
     gap: float
     ceiling: float
     hopeless: float
     absolute: float = 0.0
+    progress: float = 0.0
 
     def tolerance(self, lower: float, spread: float) -> float:
         """Return the gap in the objective's units, given a lower bound."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +41,10 @@ MAX_PHASE_ONE_STEPS = 30
 RAMP_TIE = 1e-6
 """After a step without progress, scores this close to a corner of the ramp count as lying on it,
 because the other bound may help there.
+"""
+PROGRESS_SHARE = 0.002
+"""All steps but the last may end with a gap of this part of their progress. The part must be small:
+a step that loses more is followed by others with other hinges, and ends elsewhere.
 """
 MIN_PROGRESS_FACTOR = 0.99
 """A step that does not reduce the excess below this part of its value has stalled."""
@@ -136,6 +140,8 @@ def _descend(
         convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(run.w), ties)
         method = methods[0] if before else methods[-1]
         last = run.found if run.found is not None and run.found.feasible else None
+        if left > 1 and isinstance(method, AugmentedLagrangian):
+            method = AugmentedLagrangian(replace(method.stopping, progress=PROGRESS_SHARE))
         found = method.solve(convex, run.w, last)
         values = ramp.values(found.w)
         # with ties the bound is slightly above the ramps at w

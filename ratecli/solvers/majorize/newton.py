@@ -26,8 +26,12 @@ from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ratecli.models.base import Array
-from ratecli.models.linear import RAMP_CORNER
 from ratecli.solvers.design_matrix import MAX_DENSE_ENTRIES, DesignMatrix
+from ratecli.solvers.majorize.compiled import (
+    add_squares_of_rows,
+    add_transposed_products,
+    move_to_hinges,
+)
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.numerics import minimize_quadratic
 
@@ -44,25 +48,32 @@ class ProxPoint:
 
     Attributes
     ----------
-    y, slopes
-        (n,) the point, and sigma (u - y): a slope of the Lagrangian's hinges at y.
-    corner
-        (n,) rows that stay at a corner of their hinge (-1/2 or 1/2) under small changes of u.
-    tilt
-        (m, n) slopes of the constraints at y, 0 for those rows.
+    slopes, up, down
+        (n,) sigma (u - y) at the point y, a slope of the Lagrangian's hinges there, and bounds of
+        such slopes.
+    rises, falls
+        (n,) rows whose hinges on +y and on -y change with u. Rows without either stay at a corner
+        of their hinge (-1/2 or 1/2) under small changes of u.
     values
         (m + 1,) objective without the regularizer and constraint values at y, margins added.
     value
         The dual function of the multipliers.
     """
 
+    problem: ConvexProblem
     v: Array
-    y: Array
     slopes: Array
-    corner: Mask
-    tilt: Array
+    up: Array
+    down: Array
+    rises: Mask
+    falls: Mask
     values: Array
     value: float
+
+    @cached_property
+    def tilt(self) -> Array:
+        """(m, n) slopes of the constraints at y, 0 for rows at a corner."""
+        return self.problem.up[1:] * self.rises - self.problem.down[1:] * self.falls
 
 
 @dataclass(frozen=True)
@@ -79,24 +90,16 @@ class ProximalOperator:
     tolerance: float
 
     def at(self, u: Array, v: Array) -> ProxPoint:
-        """Return the nearest point at fixed multipliers.
-
-        Each row moves towards its hinges by their slope over sigma, and stops at a corner.
-        """
-        up, down = self.problem.bounds(v)
-        middle = up - down
-        scaled = self.sigma * u
-        low, high = scaled + RAMP_CORNER * self.sigma, scaled - (RAMP_CORNER * self.sigma + middle)
-        # minimum and maximum are twice as fast as clip; rounding may lift the sum above `up`
-        first = np.minimum(np.maximum(low, -down), middle)
-        slopes = np.minimum(first + np.minimum(np.maximum(high, 0.0), down), up)
-        y = u - slopes / self.sigma
-        above, between, below = high >= down, (low >= middle) & (high <= 0), low <= -down
-        tilt = self.problem.up[1:] * (above | between) - self.problem.down[1:] * (below | between)
-        values = self.problem.at(y)
+        """Return the nearest point at fixed multipliers."""
+        problem, n = self.problem, len(u)
+        up, down = problem.bounds(v)
+        slopes, plus, minus = np.empty((3, n))
+        rises, falls = np.empty((2, n), dtype=np.bool_)
+        squares = move_to_hinges(u, up, down, self.sigma, slopes, plus, minus, rises, falls)
+        values = problem.up @ plus + problem.down @ minus + problem.flat
         values[1:] += self.margin
-        value = float(values[0] + v @ values[1:]) + float(slopes @ slopes) / (2 * self.sigma)
-        return ProxPoint(v, y, slopes, ~(above | between | below), tilt, values, value)
+        value = float(values[0] + v @ values[1:]) + squares / (2 * self.sigma)
+        return ProxPoint(problem, v, slopes, up, down, rises, falls, values, value)
 
     def nearest(self, u: Array, v: Array, most: float = np.inf) -> ProxPoint:
         """Return the nearest point at the best multipliers, searched from v on.
@@ -150,6 +153,8 @@ CG_COST = 4000
 """Cost of conjugate gradients per stored entry, in multiplications of dense matrices: about a
 hundred iterations of two products, where an entry costs as much as twenty multiplications.
 """
+SPARSE_COST = 20
+"""Cost of adding a product to a sparse place, in multiplications of dense matrices."""
 CHEAP_PRODUCTS = 1e8
 """Number of multiplications whose cost is negligible."""
 UNPENALIZED_CURVATURE = 1e-6
@@ -169,15 +174,38 @@ def solve_newton_system(
     rows, penalties = ramp.rows, ramp.penalties
     diagonal = np.maximum(penalties, UNPENALIZED_CURVATURE * float(penalties.max()))
     count, width = len(chosen) + len(extra), len(right)
-    small, large = sorted((count, width))
     stored = rows.X.size * len(chosen) / max(len(rows), 1)
-    if small * small * (large + small / 3) > CG_COST * (stored + extra.size) + CHEAP_PRODUCTS:
+    sparsely = SPARSE_COST * stored * stored / max(len(chosen), 1)
+    in_weights = min(sparsely, count * width**2) + width**3 / 3
+    in_rows = count**2 * (width + count / 3)
+    if min(in_weights, in_rows) > CG_COST * (stored + extra.size) + CHEAP_PRODUCTS:
         return _solve_by_conjugate_gradients(rows.some(chosen), extra, sigma, diagonal, right)
-    if width <= count:
-        blocks = np.array_split(chosen, 1 + len(chosen) * width // MAX_DENSE_ENTRIES)
-        squared = sum((A.T @ A for A in map(rows.dense, blocks)), extra.T @ extra)
-        return np.asarray(linalg.solve(sigma * squared + np.diag(diagonal), right, assume_a="pos"))
-    return _solve_in_rows(np.vstack([rows.dense(chosen), extra]), sigma, diagonal, right)
+    if in_rows < in_weights:
+        return _solve_in_rows(np.vstack([rows.dense(chosen), extra]), sigma, diagonal, right)
+    matrix = sigma * (_sum_of_squares(rows, chosen, sparsely < count * width**2) + extra.T @ extra)
+    matrix[np.diag_indices(width)] += diagonal
+    return np.asarray(linalg.cho_solve(linalg.cho_factor(matrix, lower=True), right))
+
+
+def _sum_of_squares(rows: DesignMatrix, chosen: NDArray[np.intp], sparsely: bool) -> Array:
+    """Return the lower triangle (width, width) of the sum of outer squares of the chosen rows."""
+    if sparsely and not isinstance(rows.X, np.ndarray):
+        found = np.zeros((rows.width, rows.width))
+        add_squares_of_rows(*rows.compressed, chosen, rows.biased, found)
+        return found
+    blocks = np.array_split(chosen, 1 + len(chosen) * rows.width // MAX_DENSE_ENTRIES)
+    return np.asarray(sum(A.T @ A for A in map(rows.dense, blocks)))
+
+
+def _pull_all(rows: DesignMatrix, slopes: Array) -> Array:
+    """Return (k, width) the pull of each of k vectors of slopes (k, n)."""
+    if isinstance(rows.X, np.ndarray):
+        return rows.pull(slopes.T).T
+    found = np.zeros((len(slopes), rows.width))
+    add_transposed_products(*rows.compressed, slopes, found)
+    if rows.biased:
+        found[:, -1] = slopes.sum(axis=1)
+    return found
 
 
 def _solve_in_rows(rows: Array, sigma: float, diagonal: Array, right: Array) -> Array:
@@ -218,7 +246,7 @@ class EnvelopePoint:
     """Weights w, scores z = X w, the point nearest to z + shift, and the energy with its gradient.
 
     `binding` (m,) marks the constraints whose multipliers depend on the scores; `pull` (width,) is
-    X' times the slopes.
+    X' times the slopes, and `extra` (k, width) X' times the tilt of these k constraints.
     """
 
     w: Array
@@ -226,6 +254,7 @@ class EnvelopePoint:
     near: ProxPoint
     binding: Mask
     pull: Array
+    extra: Array
     energy: float
     gradient: Array
 
@@ -243,8 +272,13 @@ class MoreauEnvelope:
 
     def at(self, w: Array, z: Array, near: ProxPoint) -> EnvelopePoint:
         binding = (near.v > 0) & (near.v < self.prox.price) & near.tilt.any(axis=1)
-        pull, energy = self.ramp.rows.pull(near.slopes), self.ramp.regularizer(w) + near.value
-        return EnvelopePoint(w, z, near, binding, pull, energy, self.ramp.penalties * w + pull)
+        slopes = np.concatenate([near.slopes[None], near.tilt[binding]])
+        pulled = _pull_all(self.ramp.rows, slopes)
+        energy, gradient = (
+            self.ramp.regularizer(w) + near.value,
+            self.ramp.penalties * w + pulled[0],
+        )
+        return EnvelopePoint(w, z, near, binding, pulled[0], pulled[1:], energy, gradient)
 
     def enter(self, w: Array, v: Array) -> EnvelopePoint:
         """Return the point at weights w, searching the multipliers from v on."""
@@ -289,8 +323,8 @@ class MoreauEnvelope:
         ramp, tilt = self.ramp, here.near.tilt[here.binding]
         gram = tilt @ tilt.T
         gram[np.diag_indices(len(gram))] *= 1 + NEWTON_RIDGE
-        extra = np.linalg.solve(np.linalg.cholesky(gram), ramp.rows.pull(tilt.T).T)
-        corner = np.flatnonzero(here.near.corner)
+        extra = np.linalg.solve(np.linalg.cholesky(gram), here.extra)
+        corner = np.flatnonzero(~(here.near.rises | here.near.falls))
         p = -solve_newton_system(ramp, corner, extra, self.prox.sigma, here.gradient)
         along, follow = ramp.rows.scores(p), np.zeros(len(here.binding))
         follow[here.binding] = np.linalg.solve(gram, self.prox.sigma * (tilt @ along))

@@ -34,7 +34,8 @@ class Majorize(Solver):
         Maximum number of majorization steps (the paper's T), counted from the first feasible one. A
         step without any change is the last.
     gap
-        Accuracy of each convex problem, relative to its objective.
+        Accuracy of the last convex problem, relative to its objective. Those before may have a gap
+        of .2% of the progress that they make.
     intercept
         `regularized` (a constant feature), `unregularized` (appendix F.2) or `none`.
     inner
@@ -59,7 +60,7 @@ class Majorize(Solver):
     cuts: Annotated[int, Ge(1)] = 100
     hashed: bool = False
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 

@@ -1,0 +1,94 @@
+"""Compiled loops over the rows of a convex problem: proximal step, hinges, X' r and X' D X.
+
+Each makes one pass over the rows, where NumPy makes one for every operation. `starts`, `columns`
+and `values` are the compressed rows of a sparse X (n, d).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+
+from ratecli.models.linear import RAMP_CORNER
+
+
+@numba.njit(cache=True)
+def move_to_hinges(
+    u: Any, up: Any, down: Any, sigma: float, slopes: Any, plus: Any, minus: Any, rises: Any,
+    falls: Any
+) -> float:  # fmt: skip
+    """Find the point y (n,) nearest to u under hinges of weights `up` on +y and `down` on -y.
+
+    Each row moves towards its hinges by their slope over sigma, and stops at a corner. Sets the
+    slopes sigma (u - y), the two hinges at y, and which of them change with y. Returns the sum of
+    squared slopes.
+    """
+    squares = 0.0
+    for i in range(len(u)):
+        middle = up[i] - down[i]
+        low = sigma * (u[i] + RAMP_CORNER)
+        high = sigma * (u[i] - RAMP_CORNER) - middle
+        # rounding may lift the sum above `up`
+        first = min(max(low, -down[i]), middle)
+        slope = min(first + min(max(high, 0.0), down[i]), up[i])
+        y = u[i] - slope / sigma
+        between = low >= middle and high <= 0
+        slopes[i] = slope
+        plus[i] = max(RAMP_CORNER + y, 0.0)
+        minus[i] = max(RAMP_CORNER - y, 0.0)
+        rises[i] = between or high >= down[i]
+        falls[i] = between or low <= -down[i]
+        squares += slope * slope
+    return squares
+
+
+@numba.njit(cache=True)
+def set_hinges(z: Any, plus: Any, minus: Any) -> None:
+    """Set the hinges (n,) on +z and on -z."""
+    for i in range(len(z)):
+        plus[i] = max(RAMP_CORNER + z[i], 0.0)
+        minus[i] = max(RAMP_CORNER - z[i], 0.0)
+
+
+@numba.njit(cache=True)
+def conjugate_of_hinges(slopes: Any, up: Any, down: Any) -> float:
+    """Return the sum over rows of the conjugate of `up` hinge(z) + `down` hinge(-z) at a slope."""
+    total = 0.0
+    for i in range(len(slopes)):
+        middle = RAMP_CORNER * slopes[i]
+        total += max(-middle - down[i], middle - up[i])
+    return total
+
+
+@numba.njit(cache=True)
+def add_transposed_products(
+    starts: Any, columns: Any, values: Any, slopes: Any, found: Any
+) -> None:
+    """Add X' slopes to `found` (k, d), for k vectors of slopes (k, n), many of which are 0."""
+    for i in range(slopes.shape[1]):
+        for j in range(len(slopes)):
+            slope = slopes[j, i]
+            if slope != 0:
+                for k in range(starts[i], starts[i + 1]):
+                    found[j, columns[k]] += values[k] * slope
+
+
+@numba.njit(cache=True)
+def add_squares_of_rows(
+    starts: Any, columns: Any, values: Any, chosen: Any, biased: bool, found: Any
+) -> None:
+    """Add the lower triangle of the sum of outer squares of the `chosen` rows to `found`.
+
+    `found` is (width, width); with a bias, each row ends in a 1. Columns of a row are ascending.
+    """
+    last = len(found) - 1
+    for i in chosen:
+        for k in range(starts[i], starts[i + 1]):
+            value, row = values[k], found[columns[k]]
+            for other in range(starts[i], k + 1):
+                row[columns[other]] += value * values[other]
+            if biased:
+                found[last, columns[k]] += value
+        if biased:
+            found[last, last] += 1.0
