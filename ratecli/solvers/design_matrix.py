@@ -110,6 +110,17 @@ def add_ones_column(X: Features) -> Features:
     return append_columns(X, np.ones((X.shape[0], 1)))
 
 
+def compact(X: Features) -> Features:
+    """Return sparse features as an array if that takes less memory, and X otherwise."""
+    entry_bytes = 12  # a number and a column
+    if (
+        isinstance(X, np.ndarray)
+        or X.nnz * entry_bytes < X.shape[0] * X.shape[1] * X.dtype.itemsize
+    ):
+        return X
+    return np.asarray(X.toarray())
+
+
 def merge_equal_rows(X: Features, costs: Array) -> tuple[Features, Array]:
     """Merge rows with equal features into one row with the sum of their costs, shape (k, n).
 

@@ -96,7 +96,7 @@ class BalancedTree(Solver):
     sampled: bool = False
     missing: Literal["refuse", "leave_out"] = "refuse"
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     hides_groups: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.DISCLOSURE})

@@ -13,9 +13,9 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from ratecli.models.base import Array, Classifier
+from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.linear import Threshold
-from ratecli.solvers.design_matrix import add_ones_column
+from ratecli.solvers.design_matrix import add_ones_column, compact
 from ratecli.solvers.liblinear import fit_liblinear
 from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.oracles.base import OracleRows
@@ -83,6 +83,8 @@ def _search_directions(
 SIGMOID_SHARPNESS = (1.0, 3.0)
 """Sharpness of successive descents, each started at the end of the one before."""
 MAX_SMOOTH_STEPS = 30
+BLOCK_ENTRIES = 2**17
+"""Entries of a block of dense rows (1 MiB)."""
 START_TOLERANCE = 1e-2
 """Tolerance of the logistic regression, which is only a starting point."""
 
@@ -113,13 +115,19 @@ class LinearOracle:
     rng: np.random.Generator
 
     @cached_property
-    def _features(self) -> sparse.csr_array:
+    def _features(self) -> Features:
         """(m, d + 1) features and a column of ones."""
-        return sparse.csr_array(add_ones_column(self.rows.X))
+        return compact(add_ones_column(self.rows.X))
 
     @cached_property
-    def _columns(self) -> sparse.csr_array:
-        return sparse.csr_array(self._features.T)
+    def _blocks(self) -> list[tuple[slice, Features, Features]]:
+        """Blocks of rows, small enough to stay in the cache, and their transposes."""
+        X = self._features
+        if isinstance(X, np.ndarray):
+            size = max(BLOCK_ENTRIES // X.shape[1], 1)
+            slices = [slice(k, k + size) for k in range(0, len(X), size)]
+            return [(block, X[block], X[block].T) for block in slices]
+        return [(slice(None), X, sparse.csr_array(X.T))]
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:
         """Search from the classifier `near` if it is linear, else from a logistic regression.
@@ -130,10 +138,13 @@ class LinearOracle:
         shares = costs / np.abs(costs).sum()
 
         def smooth_cost(w: Array, sharpness: float) -> tuple[float, Array]:
-            chances = expit(sharpness * (self._features @ w))
-            cost = shares * chances
-            slopes = sharpness * cost * (1 - chances)
-            return float(cost.sum() + self.l2 / 2 * w @ w), self._columns @ slopes + self.l2 * w
+            value, gradient = float(self.l2 / 2 * w @ w), self.l2 * w
+            for block, rows, columns in self._blocks:
+                chances = expit(sharpness * (rows @ w))
+                cost = shares[block] * chances
+                value += float(cost.sum())
+                gradient = gradient + columns @ (sharpness * cost * (1 - chances))
+            return value, gradient
 
         def with_best_bias(w: Array) -> Array:
             return np.append(w[:-1], -Thresholds.of(self.rows.X @ w[:-1]).cheapest(shares))
@@ -151,7 +162,7 @@ class LinearOracle:
         # because of the penalty, the descent may end at a higher cost than it started from
         w = min(map(with_best_bias, tried), key=lambda w: shares @ (self._features @ w > 0))
         for _ in range(self.sweeps):
-            w = sweep_directions(self._features, w, shares, self.rng)
+            w = sweep_directions(sparse.csr_array(self._features), w, shares, self.rng)
         w = with_best_bias(w)
         return Threshold(w[:-1], float(w[-1]))
 
