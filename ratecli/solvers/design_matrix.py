@@ -136,6 +136,21 @@ def merge_equal_rows(X: Features, costs: Array) -> tuple[Features, Array]:
     return X[used[first]], np.array(sums, dtype=float).reshape(len(costs), len(first))
 
 
+def equal_columns(table: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return for each column (n,) the number of its value, and for each value (K,) a column.
+
+    Equal columns have equal sums of their entries, weighted at random; columns with equal sums are
+    compared.
+    """
+    keys = np.zeros(table.shape[1])
+    for row, weight in zip(table, np.random.default_rng(0).normal(size=len(table)), strict=True):
+        keys += weight * row
+    _, first, number = np.unique(keys, return_index=True, return_inverse=True)
+    if all(np.array_equal(row, row[first][number]) for row in table):
+        return number, first
+    return np.arange(len(keys)), np.arange(len(keys))
+
+
 def _any_rows_differ(X: Features, rows: NDArray[np.intp], others: NDArray[np.intp]) -> bool:
     changed = rows != others
     left, right = X[rows[changed]], X[others[changed]]

@@ -1,6 +1,7 @@
 """Random instances of Problem 3 of Goh et al. 2016 that have a solution."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -31,11 +32,12 @@ def instance(seed: int, constraints: int, intercept: Intercept, kind: str) -> Co
     up, down = _costs(rng, constraints, n, kind)
     l2 = 10 ** (rng.uniform(-8, -5) if kind == "tiny penalty" else rng.uniform(-4, 0))
     anchor = rng.normal(size=n) * rng.uniform(0, 1.5) * (seed % 2)
-    ramp = RampProblem(DesignMatrix(X, intercept), up, down, np.zeros(constraints + 1), l2)
+    zero = np.zeros(constraints + 1)
+    ramp = RampProblem.by_kind(DesignMatrix(X, intercept), up, down, zero, l2)
     w = rng.normal(size=ramp.rows.width) * 10 ** rng.uniform(-2, 0)
     slack = 0.0 if kind == "touching" else rng.uniform(0, 0.02, constraints)
     constants = np.append(0.0, -ConvexProblem.tight_at(ramp, anchor).values(w)[1:] - slack)
-    return ConvexProblem.tight_at(RampProblem(ramp.rows, up, down, constants, l2), anchor)
+    return ConvexProblem.tight_at(replace(ramp, constants=constants), anchor)
 
 
 def first_problem(goals: Problem, intercept: Intercept = "regularized") -> ConvexProblem:

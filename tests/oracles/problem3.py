@@ -22,7 +22,8 @@ def least(problem: ConvexProblem, price: float | None = None) -> tuple[float, Fl
     ramp = problem.ramp
     X = ramp.rows.X if isinstance(ramp.rows.X, np.ndarray) else ramp.rows.X.toarray()
     X = np.hstack([X, np.ones((len(X), 1))]) if ramp.rows.biased else X
-    costs, signed = np.hstack([problem.up, problem.down]), np.vstack([X, -X])
+    costs = np.hstack([problem.up[:, problem.kind], problem.down[:, problem.kind]])
+    signed = np.vstack([X, -X])
     used = costs.any(axis=0)
     costs, signed = costs[:, used], signed[used]
     count, d, m = costs.shape[1], X.shape[1], problem.constraints

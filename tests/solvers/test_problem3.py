@@ -1,5 +1,6 @@
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -103,12 +104,13 @@ def least_excess(convex: ConvexProblem) -> float:
     ramp, m = convex.ramp, convex.constraints
     X = ramp.rows.dense(np.arange(len(ramp.rows)))
     n, d = X.shape
+    up, down = convex.up[:, convex.kind], convex.down[:, convex.kind]
     found = linprog(
         np.repeat([0.0, 1.0], [d + 2 * n, m]),
         A_ub=np.block([
             [X, -np.eye(n), np.zeros((n, n + m))],
             [-X, np.zeros((n, n)), -np.eye(n), np.zeros((n, m))],
-            [np.zeros((m, d)), convex.up[1:], convex.down[1:], -np.eye(m)],
+            [np.zeros((m, d)), up[1:], down[1:], -np.eye(m)],
         ]),
         b_ub=np.concatenate([np.full(2 * n, -0.5), -convex.flat[1:]]),
         bounds=[(None, None)] * d + [(0, None)] * (2 * n + m),
@@ -120,9 +122,9 @@ def impossible(seed: int, intercept: str, by: float) -> ConvexProblem:
     """No point meets the second of three constraints, but one misses it by no more than `by`."""
     found = instance(seed, 3, intercept, "merged")
     flat = np.array([found.flat[0], 10.0])
-    alone = ConvexProblem(found.ramp, found.up[[0, 2]], found.down[[0, 2]], flat)
+    alone = replace(found, up=found.up[[0, 2]], down=found.down[[0, 2]], flat=flat)
     flat = found.flat - [0, 0, found.flat[2] - 10.0 + least_excess(alone) - by, 0]
-    return ConvexProblem(found.ramp, found.up, found.down, flat)
+    return replace(found, flat=flat)
 
 
 @given(st.integers(0, 100_000))
@@ -255,7 +257,7 @@ def ramps(draw) -> RampProblem:
     constants = draw(matrix(GOALS + 1))
     rows = DesignMatrix(draw(matrix(ROWS, FEATURES)), draw(st.sampled_from(INTERCEPTS)))
     up, down = (np.abs(draw(matrix(GOALS + 1, ROWS))) for _ in range(2))
-    return RampProblem(rows, up, down, constants, draw(st.floats(0.0, 2.0)))
+    return RampProblem.by_kind(rows, up, down, constants, draw(st.floats(0.0, 2.0)))
 
 
 def random_weights(problem: RampProblem, seed: int) -> np.ndarray:
@@ -293,7 +295,7 @@ def test_a_convex_problem_bounds_the_ramp_problem_and_is_tight_at_its_anchor(pro
     at, w = random_weights(problem, seed), random_weights(problem, seed + 1)
     convex = ConvexProblem.tight_at(problem, problem.rows.scores(at), ties)
     loose = convex.values(at) - problem.values(at)
-    assert (np.abs(loose) <= 1e-9 + ties * (problem.up + problem.down).sum(axis=1)).all()
+    assert (np.abs(loose) <= 1e-9 + ties * (problem.up + problem.down) @ problem.counts).all()
     assert (loose >= -1e-9).all()
     assert (convex.values(w) >= problem.values(w) - 1e-9).all()
     ends, middle = convex.values(at) + convex.values(w), convex.values((at + w) / 2)

@@ -119,7 +119,7 @@ class _FixedPriceRun:
         self.steps = 0
 
     def run(self, before: ConvexSolution | None) -> CertifiedSolution:
-        weights = (self.problem.up + self.problem.down).sum(axis=1) / max(len(self.slopes), 1)
+        weights = self.problem.weights / max(len(self.slopes), 1)
         sigma = INITIAL_SIGMA * float(weights[0] or weights.max() or 1.0)
         w = self._start(before)
         for _ in range(MAX_ROUNDS):

@@ -15,49 +15,50 @@ from ratecli.models.linear import RAMP_CORNER
 
 @numba.njit(cache=True)
 def move_to_hinges(
-    u: Any, up: Any, down: Any, sigma: float, slopes: Any, plus: Any, minus: Any, rises: Any,
-    falls: Any
-) -> float:  # fmt: skip
+    u: Any, kind: Any, up: Any, down: Any, sigma: float, slopes: Any, moving: Any, sums: Any
+) -> float:
     """Find the point y (n,) nearest to u under hinges of weights `up` on +y and `down` on -y.
 
-    Each row moves towards its hinges by their slope over sigma, and stops at a corner. Sets the
-    slopes sigma (u - y), the two hinges at y, and which of them change with y. Returns the sum of
-    squared slopes.
+    Rows of one `kind` (n,) have the same weights; those are (K,). Each row moves towards its hinges
+    by their slope over sigma, and stops at a corner. Sets the slopes sigma (u - y) and `moving`: 2
+    if the hinge on +y changes with y, plus 1 if that on -y does. Adds the two hinges at y to `sums`
+    (K, 2), and returns the sum of squared slopes.
     """
     squares = 0.0
     for i in range(len(u)):
-        middle = up[i] - down[i]
+        k = kind[i]
+        most, least = up[k], -down[k]
+        middle = most + least
         low = sigma * (u[i] + RAMP_CORNER)
         high = sigma * (u[i] - RAMP_CORNER) - middle
         # rounding may lift the sum above `up`
-        first = min(max(low, -down[i]), middle)
-        slope = min(first + min(max(high, 0.0), down[i]), up[i])
+        first = min(max(low, least), middle)
+        slope = min(first + min(max(high, 0.0), -least), most)
         y = u[i] - slope / sigma
         between = low >= middle and high <= 0
         slopes[i] = slope
-        plus[i] = max(RAMP_CORNER + y, 0.0)
-        minus[i] = max(RAMP_CORNER - y, 0.0)
-        rises[i] = between or high >= down[i]
-        falls[i] = between or low <= -down[i]
+        moving[i] = 2 * (between or high >= -least) + (between or low <= least)
+        sums[k, 0] += max(RAMP_CORNER + y, 0.0)
+        sums[k, 1] += max(RAMP_CORNER - y, 0.0)
         squares += slope * slope
     return squares
 
 
 @numba.njit(cache=True)
-def set_hinges(z: Any, plus: Any, minus: Any) -> None:
-    """Set the hinges (n,) on +z and on -z."""
+def add_hinges(z: Any, kind: Any, sums: Any) -> None:
+    """Add the hinges on +z and on -z (n,) to the sums (K, 2) of each kind of rows."""
     for i in range(len(z)):
-        plus[i] = max(RAMP_CORNER + z[i], 0.0)
-        minus[i] = max(RAMP_CORNER - z[i], 0.0)
+        sums[kind[i], 0] += max(RAMP_CORNER + z[i], 0.0)
+        sums[kind[i], 1] += max(RAMP_CORNER - z[i], 0.0)
 
 
 @numba.njit(cache=True)
-def conjugate_of_hinges(slopes: Any, up: Any, down: Any) -> float:
+def conjugate_of_hinges(slopes: Any, kind: Any, up: Any, down: Any) -> float:
     """Return the sum over rows of the conjugate of `up` hinge(z) + `down` hinge(-z) at a slope."""
     total = 0.0
     for i in range(len(slopes)):
         middle = RAMP_CORNER * slopes[i]
-        total += max(-middle - down[i], middle - up[i])
+        total += max(-middle - down[kind[i]], middle - up[kind[i]])
     return total
 
 

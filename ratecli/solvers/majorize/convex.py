@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.models.linear import RAMP_CORNER, ramp
-from ratecli.solvers.design_matrix import DesignMatrix
-from ratecli.solvers.majorize.compiled import conjugate_of_hinges, set_hinges
+from ratecli.solvers.design_matrix import DesignMatrix, equal_columns
+from ratecli.solvers.majorize.compiled import add_hinges, conjugate_of_hinges
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,12 @@ class RampProblem:
     ----------
     rows
         n rows.
+    kind
+        (n,) the kind of each row, 0 to K - 1.
     up, down
-        (m + 1, n), at least 0: how much a positive decision for each row increases or decreases the
-        objective (row 0) and the constraints. Both are positive where merged rows differ.
+        (m + 1, K), at least 0: how much a positive decision for a row of each kind increases or
+        decreases the objective (row 0) and the constraints. Both are positive where merged rows
+        differ.
     constants
         (m + 1,) values if all decisions are negative. Constraints must be at most 0.
     l2
@@ -34,6 +38,7 @@ class RampProblem:
     """
 
     rows: DesignMatrix
+    kind: NDArray[np.intp]
     up: Array
     down: Array
     constants: Array
@@ -44,12 +49,25 @@ class RampProblem:
         cls, rows: DesignMatrix, coefficients: Array, constants: Array, l2: float
     ) -> RampProblem:
         """Return the problem with `coefficients @ p + constants`, coefficients (m + 1, n)."""
-        up, down = np.maximum(coefficients, 0), np.maximum(-coefficients, 0)
-        return cls(rows, up, down, constants, l2)
+        sides = np.maximum(coefficients, 0), np.maximum(-coefficients, 0)
+        return cls.by_kind(rows, *sides, constants, l2)
+
+    @classmethod
+    def by_kind(
+        cls, rows: DesignMatrix, up: Array, down: Array, constants: Array, l2: float
+    ) -> RampProblem:
+        """Return the problem with `up` and `down` (m + 1, n) given by row."""
+        kind, first = equal_columns(np.concatenate([up, down]))
+        return cls(rows, kind, up[:, first], down[:, first], constants, l2)
+
+    @cached_property
+    def counts(self) -> Array:
+        """(K,) number of rows of each kind."""
+        return np.bincount(self.kind, minlength=self.up.shape[1]).astype(float)
 
     @cached_property
     def coefficients(self) -> Array:
-        """(m + 1, n) net effect of a positive decision for each row."""
+        """(m + 1, K) net effect of a positive decision for a row of each kind."""
         return self.up - self.down
 
     @cached_property
@@ -60,20 +78,21 @@ class RampProblem:
     @cached_property
     def spread(self) -> float:
         """The range of the objective over all decisions."""
-        return float((self.up[0] + self.down[0]).sum())
+        return float((self.up[0] + self.down[0]) @ self.counts)
 
     def regularizer(self, w: Array) -> float:
         return float(self.penalties @ (w * w)) / 2
 
     def values(self, w: Array) -> Array:
         """Return (m + 1,) the ramp objective plus regularizer, and the constraint values."""
-        values = self.coefficients @ ramp(self.rows.scores(w)) + self.constants
+        positive = np.bincount(self.kind, ramp(self.rows.scores(w)), len(self.counts))
+        values = self.coefficients @ positive + self.constants
         values[0] += self.regularizer(w)
         return values
 
     def beyond(self, times: float) -> float:
         """Return the largest objective of any decisions plus `times` the objective's range."""
-        worst = float(np.maximum(self.coefficients[0], 0).sum() + self.constants[0])
+        worst = float(np.maximum(self.coefficients[0], 0) @ self.counts + self.constants[0])
         return worst + times * (self.spread or 1.0)
 
 
@@ -81,11 +100,12 @@ class RampProblem:
 class ConvexProblem:
     """A convex bound of a `RampProblem`, made of hinges and constants.
 
-    Hinges have weights `up` on +z and `down` on -z, both (m + 1, n) and at least 0; the constants
-    `flat` are (m + 1,).
+    Hinges of a row of each `kind` (n,) have weights `up` on +z and `down` on -z, both (m + 1, K)
+    and at least 0; the constants `flat` are (m + 1,).
     """
 
     ramp: RampProblem
+    kind: NDArray[np.intp]
     up: Array
     down: Array
     flat: Array
@@ -99,11 +119,15 @@ class ConvexProblem:
         hinge's slope, or at its corner, else the constant 1. At a corner both are bounds: anchors
         within `ties` of it get the constant 1, which is less tight there by at most `ties`.
         """
-        up, down = ramp.up, ramp.down
-        up_sloped, down_sloped = anchor <= RAMP_CORNER - ties, -anchor <= RAMP_CORNER - ties
-        saturated = up[:, ~up_sloped].sum(axis=1) + down[:, ~down_sloped].sum(axis=1)
-        flat = ramp.constants + saturated - down.sum(axis=1)
-        return cls(ramp, up * up_sloped, down * down_sloped, flat)
+        corner = RAMP_CORNER - ties
+        state = 4 * ramp.kind + 2 * (anchor <= corner) + (-anchor <= corner)
+        counts = np.bincount(state, minlength=4 * len(ramp.counts))
+        flat_up, sloped_down = counts.reshape(-1, 4)[:, :2], counts.reshape(-1, 4)[:, 1::2]
+        flat = ramp.constants + ramp.up @ flat_up.sum(axis=1) - ramp.down @ sloped_down.sum(axis=1)
+        used = np.flatnonzero(counts)
+        (old, code), number = np.divmod(used, 4), np.cumsum(counts > 0) - 1
+        up, down = ramp.up[:, old] * (code >= 2), ramp.down[:, old] * (code % 2)
+        return cls(ramp, number[state], up, down, flat)
 
     @property
     def constraints(self) -> int:
@@ -112,9 +136,13 @@ class ConvexProblem:
 
     def at(self, z: Array) -> Array:
         """Return (m + 1,) objective without regularizer, and constraint values, at scores (n,)."""
-        plus, minus = np.empty((2, len(z)))
-        set_hinges(z, plus, minus)
-        return np.asarray(self.up @ plus + self.down @ minus + self.flat)
+        sums = np.zeros((self.up.shape[1], 2))
+        add_hinges(z, self.kind, sums)
+        return self.of_hinges(sums)
+
+    def of_hinges(self, sums: Array) -> Array:
+        """Return what `at` does, given the sums (K, 2) of the hinges of each kind on +z and -z."""
+        return np.asarray(self.up @ sums[:, 0] + self.down @ sums[:, 1] + self.flat)
 
     def values(self, w: Array) -> Array:
         """Return (m + 1,) objective with regularizer, and constraint values, at weights w."""
@@ -124,14 +152,25 @@ class ConvexProblem:
 
     def bounds(self, multipliers: Array) -> tuple[Array, Array]:
         """Return (n,) the largest slope of the Lagrangian in each score, and minus the smallest."""
+        up, down = self.bounds_by_kind(multipliers)
+        return up[self.kind], down[self.kind]
+
+    def bounds_by_kind(self, multipliers: Array) -> tuple[Array, Array]:
+        """Return (K,) the bounds of each kind of rows."""
         mix = np.concatenate([[1.0], multipliers])
         return mix @ self.up, mix @ self.down
 
+    @cached_property
+    def weights(self) -> Array:
+        """(m + 1,) sum of the weights of all hinges."""
+        counts = np.bincount(self.kind, minlength=self.up.shape[1])
+        return np.asarray((self.up + self.down) @ counts)
+
     def lagrangian(self, multipliers: Array) -> ConvexProblem:
         """Return the Lagrangian at multipliers (m,): one weighted SVM (appendix F)."""
-        up, down = self.bounds(multipliers)
+        up, down = self.bounds_by_kind(multipliers)
         flat = self.flat[:1] + multipliers @ self.flat[1:]
-        return ConvexProblem(self.ramp, up[None, :], down[None, :], flat)
+        return ConvexProblem(self.ramp, self.kind, up[None, :], down[None, :], flat)
 
     def dual(self, multipliers: Array, slopes: Array, pull: Array) -> float:
         """Return the lower bound of the optimum given by multipliers (m,) >= 0 and slopes (n,).
@@ -139,7 +178,7 @@ class ConvexProblem:
         The slopes must lie within `bounds`, and sum to 0 if the bias is not regularized. The bound
         is -|pull|^2 / (2 l2) minus the conjugate of the hinges, where `pull` is X' slopes.
         """
-        conjugate = conjugate_of_hinges(slopes, *self.bounds(multipliers))
+        conjugate = conjugate_of_hinges(slopes, self.kind, *self.bounds_by_kind(multipliers))
         l2 = self.ramp.penalties
         moved = float((pull[l2 > 0] ** 2 / l2[l2 > 0]).sum()) / 2
         return float(self.flat[0] + multipliers @ self.flat[1:] - conjugate) - moved

@@ -73,7 +73,7 @@ def liblinear_svm(
     """
 
     def least(problem: ConvexProblem, _: Array, __: float) -> LagrangianMinimum:
-        rows, costs = problem.ramp.rows, np.concatenate([problem.up[0], problem.down[0]])
+        rows, costs = problem.ramp.rows, np.concatenate(problem.bounds(np.zeros(0)))
         (used,) = np.nonzero(costs)
         if not len(used):
             return LagrangianMinimum(np.zeros(rows.width), None, converged=True)

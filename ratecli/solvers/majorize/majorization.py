@@ -14,7 +14,7 @@ from ratecli.models.composed import HashedRamp
 from ratecli.models.linear import Ramp, Threshold
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution, trace_row
-from ratecli.solvers.design_matrix import DesignMatrix, merge_equal_rows
+from ratecli.solvers.design_matrix import DesignMatrix, compact, merge_equal_rows
 from ratecli.solvers.hull.forms import RateProgram, unmet_status
 from ratecli.solvers.majorize import cutting_plane as cuts
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
@@ -105,7 +105,8 @@ def make_ramp_problem(solver: Majorize, problem: Problem) -> RampProblem:
     costs = np.concatenate([np.maximum(coefficients, 0), np.maximum(-coefficients, 0)])
     X, costs = merge_equal_rows(problem.X, costs)
     up, down = np.split(costs, 2)
-    return RampProblem(DesignMatrix(X, solver.intercept), up, down, constants, 2 * problem.l2)
+    rows = DesignMatrix(compact(X), solver.intercept)
+    return RampProblem.by_kind(rows, up, down, constants, 2 * problem.l2)
 
 
 ConvexMethod = AugmentedLagrangian | cuts.CuttingPlane

@@ -48,12 +48,11 @@ class ProxPoint:
 
     Attributes
     ----------
-    slopes, up, down
-        (n,) sigma (u - y) at the point y, a slope of the Lagrangian's hinges there, and bounds of
-        such slopes.
-    rises, falls
-        (n,) rows whose hinges on +y and on -y change with u. Rows without either stay at a corner
-        of their hinge (-1/2 or 1/2) under small changes of u.
+    slopes
+        (n,) sigma (u - y) at the point y, a slope of the Lagrangian's hinges there.
+    moving
+        (n,) which of a row's hinges change with u: 2 for that on +y, plus 1 for that on -y. Rows
+        with 0 stay at a corner of their hinge (-1/2 or 1/2) under small changes of u.
     values
         (m + 1,) objective without the regularizer and constraint values at y, margins added.
     value
@@ -63,17 +62,27 @@ class ProxPoint:
     problem: ConvexProblem
     v: Array
     slopes: Array
-    up: Array
-    down: Array
-    rises: Mask
-    falls: Mask
+    moving: NDArray[np.uint8]
     values: Array
     value: float
 
     @cached_property
-    def tilt(self) -> Array:
-        """(m, n) slopes of the constraints at y, 0 for rows at a corner."""
-        return self.problem.up[1:] * self.rises - self.problem.down[1:] * self.falls
+    def state(self) -> NDArray[np.intp]:
+        """(n,) 4 times the kind of each row, plus `moving`: rows of one state have equal tilts."""
+        return 4 * self.problem.kind + self.moving
+
+    @cached_property
+    def tilts(self) -> Array:
+        """(m, 4 K) slopes of the constraints at y by state, 0 for rows at a corner."""
+        up, down = self.problem.up[1:, :, None], self.problem.down[1:, :, None]
+        tilts = up * np.array([0.0, 0.0, 1.0, 1.0]) - down * np.array([0.0, 1.0, 0.0, 1.0])
+        return np.reshape(tilts, (len(tilts), 4 * tilts.shape[1]))
+
+    @cached_property
+    def gram(self) -> Array:
+        """(m, m) products of the constraints' slopes."""
+        counts = np.bincount(self.state, minlength=self.tilts.shape[1])
+        return np.asarray((self.tilts * counts) @ self.tilts.T)
 
 
 @dataclass(frozen=True)
@@ -91,15 +100,13 @@ class ProximalOperator:
 
     def at(self, u: Array, v: Array) -> ProxPoint:
         """Return the nearest point at fixed multipliers."""
-        problem, n = self.problem, len(u)
-        up, down = problem.bounds(v)
-        slopes, plus, minus = np.empty((3, n))
-        rises, falls = np.empty((2, n), dtype=np.bool_)
-        squares = move_to_hinges(u, up, down, self.sigma, slopes, plus, minus, rises, falls)
-        values = problem.up @ plus + problem.down @ minus + problem.flat
+        problem, slopes, moving = self.problem, np.empty(len(u)), np.empty(len(u), dtype=np.uint8)
+        sums, bounds = np.zeros((problem.up.shape[1], 2)), problem.bounds_by_kind(v)
+        squares = move_to_hinges(u, problem.kind, *bounds, self.sigma, slopes, moving, sums)
+        values = problem.of_hinges(sums)
         values[1:] += self.margin
         value = float(values[0] + v @ values[1:]) + squares / (2 * self.sigma)
-        return ProxPoint(problem, v, slopes, up, down, rises, falls, values, value)
+        return ProxPoint(problem, v, slopes, moving, values, value)
 
     def nearest(self, u: Array, v: Array, most: float = np.inf) -> ProxPoint:
         """Return the nearest point at the best multipliers, searched from v on.
@@ -124,7 +131,7 @@ class ProximalOperator:
     def _step(self, u: Array, here: ProxPoint, free: NDArray[np.intp]) -> ProxPoint | None:
         """Take Newton's step in the free multipliers, at most doubling them; halve it if needed."""
         gradient = here.values[1:]
-        curvature = here.tilt[free] @ here.tilt[free].T / self.sigma
+        curvature = here.gram[np.ix_(free, free)] / self.sigma
         most = 2 * np.maximum(here.v, self._unit)
         low, high = np.maximum(-here.v, -most), np.minimum(self.price - here.v, most)
         step = np.zeros(len(here.v))
@@ -145,7 +152,7 @@ class ProximalOperator:
 
         A constant constraint counts as 1.
         """
-        weights = (self.problem.up + self.problem.down).sum(axis=1)
+        weights = self.problem.weights
         return np.asarray((weights[0] or 1.0) / np.where(weights[1:] > 0, weights[1:], 1.0))
 
 
@@ -199,10 +206,11 @@ def _sum_of_squares(rows: DesignMatrix, chosen: NDArray[np.intp], sparsely: bool
 
 def _pull_all(rows: DesignMatrix, slopes: Array) -> Array:
     """Return (k, width) the pull of each of k vectors of slopes (k, n)."""
-    if isinstance(rows.X, np.ndarray):
-        return rows.pull(slopes.T).T
     found = np.zeros((len(slopes), rows.width))
-    add_transposed_products(*rows.compressed, slopes, found)
+    if isinstance(rows.X, np.ndarray):
+        found[:, : rows.X.shape[1]] = slopes @ rows.X
+    else:
+        add_transposed_products(*rows.compressed, slopes, found)
     if rows.biased:
         found[:, -1] = slopes.sum(axis=1)
     return found
@@ -271,8 +279,8 @@ class MoreauEnvelope:
         return self.prox.problem.ramp
 
     def at(self, w: Array, z: Array, near: ProxPoint) -> EnvelopePoint:
-        binding = (near.v > 0) & (near.v < self.prox.price) & near.tilt.any(axis=1)
-        slopes = np.concatenate([near.slopes[None], near.tilt[binding]])
+        binding = (near.v > 0) & (near.v < self.prox.price) & (near.gram.diagonal() > 0)
+        slopes = np.concatenate([near.slopes[None], near.tilts[binding][:, near.state]])
         pulled = _pull_all(self.ramp.rows, slopes)
         energy, gradient = (
             self.ramp.regularizer(w) + near.value,
@@ -320,12 +328,15 @@ class MoreauEnvelope:
         The Hessian is `penalties + sigma X' (corner rows + projection on the tilts) X`: along
         binding constraints, rows off the corners can move, but only at a cost.
         """
-        ramp, tilt = self.ramp, here.near.tilt[here.binding]
-        gram = tilt @ tilt.T
+        ramp, near = self.ramp, here.near
+        gram = near.gram[np.ix_(here.binding, here.binding)]
         gram[np.diag_indices(len(gram))] *= 1 + NEWTON_RIDGE
         extra = np.linalg.solve(np.linalg.cholesky(gram), here.extra)
-        corner = np.flatnonzero(~(here.near.rises | here.near.falls))
+        corner = np.flatnonzero(near.moving == 0)
         p = -solve_newton_system(ramp, corner, extra, self.prox.sigma, here.gradient)
         along, follow = ramp.rows.scores(p), np.zeros(len(here.binding))
-        follow[here.binding] = np.linalg.solve(gram, self.prox.sigma * (tilt @ along))
+        moved = np.bincount(near.state, along, near.tilts.shape[1])
+        follow[here.binding] = np.linalg.solve(
+            gram, self.prox.sigma * (near.tilts[here.binding] @ moved)
+        )
         return p, along, follow
