@@ -95,3 +95,19 @@ def test_a_level_counts_if_all_trials_state_one_and_trials_of_a_seed_are_one_sam
     trials = [MeasuredViolation(-0.1, (), level, seed) for level, seed in pairs]
     assert (ViolationSample(trials).level, ViolationSample(trials).seeds) == (0.8, 2)
     assert ViolationSample([*trials, MeasuredViolation(0.0, (), None, 2)]).level is None
+
+
+@pytest.mark.parametrize("pieces", [2, 8])
+def test_pieces_that_are_violated_together_count_once(pieces):
+    """The rate of one small group is compared with those of several large ones."""
+    rng, mean, noise = np.random.default_rng(0), -0.03, 0.05
+    small = mean + 0.02 * rng.normal(size=40) + noise * rng.normal(size=40)
+    alone, found = (
+        ViolationSample(
+            MeasuredViolation(value, [(value, noise)] * count, 0.9, k)
+            for k, value in enumerate(small.tolist())
+        ).share
+        for count in (1, pieces)
+    )
+    assert 0.6 < alone < 0.9
+    assert alone - 0.1 <= found <= alone + 0.012
