@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 
 MAX_BLENDS = 16
 """Number of blends of members that are tried, unless there are more members."""
+CONSTANTS = 2
+"""Number of constant classifiers; they come first."""
+CAUTIONS = (0.05, 0.1, 0.2, 0.4)
+"""Parts by which `mixture` prices rates higher when it is stuck: what is demanded of a precision,
+for example, is then more than its limit.
+"""
+MAX_SINGLES = 5
+"""Number of times that the best single classifier is added to the known ones."""
 CONVEX_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX})
 
 
@@ -46,6 +54,8 @@ class ColumnGeneration:
         The search ends when an answer promises to improve the objective by no more than this.
     calls
         Maximum number of rounds.
+    cautions
+        Parts by which all rates are priced higher, one after the other, while the search is stuck.
     members
         The known classifiers.
     found
@@ -59,6 +69,7 @@ class ColumnGeneration:
     oracle: Oracle
     gap: float
     calls: int
+    cautions: Sequence[float] = ()
     members: list[Classifier] = field(default_factory=list)
     ended: bool = False
     trace: list[Mapping[str, Any]] = field(default_factory=list)
@@ -100,6 +111,17 @@ class ColumnGeneration:
         while not self.ended and len(self.trace) < self.calls:
             progress(self._step())
 
+    @property
+    def key(self) -> tuple[float, float]:
+        """The violation of the best mixture, and an objective that is worth adding a classifier."""
+        missed = float(self.program.missed(self.found.rates, MAX_EXCESS))
+        return missed, self.objective - self.gap
+
+    def add(self, classifier: Classifier) -> None:
+        """Add a classifier, and continue."""
+        self._add(classifier)
+        self.ended = False
+
     def turn_to(self, room: Problem | None) -> None:
         """Continue with the problem `room` if constraints do not affect the optimum."""
         price = float(np.abs(self.found.multipliers).sum())
@@ -122,7 +144,21 @@ class ColumnGeneration:
         number = len(self.trace) + 1
         self.trace.append(trace_row(number, objective, violation, self._begun, gap=saved))
         self.ended = saved <= self.gap
+        if self.ended and self.cautions and self._is_stuck:
+            part, *self.cautions = self.cautions
+            caution = part * np.abs(found.prices)
+            self._saving(replace(found, prices=found.prices + caution), None)
+            self.ended = False
         return f"objective {objective:.5g}, violation {violation:.2g}, gap {saved:.2g}"
+
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether the best mixture is of constant classifiers, or violates a constraint.
+
+        An answer that violates a constraint by little, because the model's probabilities are not
+        those of the rows, does so at any price.
+        """
+        return not self.found.feasible or self.found.weights[CONSTANTS:].sum() <= MAX_EXCESS
 
     def _saving(self, found: HullOptimum, near: Classifier | None) -> float:
         """Return how much the oracle's answer, sought from `near`, saves at the prices."""
@@ -159,9 +195,16 @@ def find_mixture(
 ) -> Solution:
     """Return the solution of `mixture`."""
     rows, oracle, judged = _rows_and_oracle(solver, problem, rng)
-    search = ColumnGeneration(RateProgram.of(judged), rows, oracle, solver.gap, solver.calls)
+    program = RateProgram.of(judged)
+    search = ColumnGeneration(program, rows, oracle, solver.gap, solver.calls, CAUTIONS)
     search.start(np.array([float(leaf == ERROR_RATE) for leaf in judged.rates.leaves]))
     search.run(progress)
+    for _ in range(MAX_SINGLES):
+        single, key = _best_single(search, search.mixture)
+        if key >= search.key:
+            break
+        search.add(single)
+        search.run(progress)
     multipliers = sum_by_goal(search.program.owners, search.found.multipliers)
     # the objective is at least this, provided that the oracle's answers are the cheapest
     least = search.objective - float(search.trace[-1]["gap"])
@@ -170,7 +213,7 @@ def find_mixture(
     main = search.mixture
     variants: dict[str, Classifier] = {
         "stochastic": main,
-        "deterministic": _best_single(search, main),
+        "deterministic": _best_single(search, main)[0],
     }
     variants |= deterministic_variants(main, rng if solver.hashed else None)
     unseen = is_ensemble(solver.model) and solver.scores != "in_sample"
@@ -195,8 +238,12 @@ def _rows_and_oracle(
     return rows, make_oracle(solver.model, rows, problem.l2, rng, sweeps=solver.sweeps), problem
 
 
-def _best_single(search: ColumnGeneration, main: MixtureClassifier) -> Classifier:
+def _best_single(
+    search: ColumnGeneration, main: MixtureClassifier
+) -> tuple[Classifier, tuple[float, float]]:
     """Return the best single classifier: the feasible one of least objective, else the nearest.
+
+    Also return its violation and its objective.
 
     Candidates are all classifiers found, and at every threshold those of the mixture `main` and
     blends of them.
@@ -209,7 +256,8 @@ def _best_single(search: ColumnGeneration, main: MixtureClassifier) -> Classifie
             cuts, rates = search.rows.cut_rates(scores)
             key, k = search.program.best_point(rates, MAX_EXCESS)
             options.append((key, with_threshold(member, float(cuts[k]))))
-    return min(options, key=lambda option: option[0])[1]
+    key, best = min(options, key=lambda option: option[0])
+    return best, key
 
 
 def _blends(main: MixtureClassifier) -> Iterator[CostSensitiveClassifier]:
