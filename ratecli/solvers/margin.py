@@ -152,7 +152,9 @@ def solve_with_margin(
     useful = [each for each in tried if search.is_useful(each)]
     best = min(useful or tried, key=lambda each: (each.missed, each.objective))
     if isinstance(judge, _NormalJudge) and judge.level is not None and (best.missed or not useful):
-        return _refuse(search, first, judge, best.name)
+        # a compromise is closest to satisfying the constraint that prevents a solution
+        blocked = [each for each in tried if each.missed and not search.is_useful(each)]
+        return _refuse(search, first, judge, (blocked or [best])[-1].name)
     found = best.solution
     if best.missed or found.status not in USABLE_STATUSES:
         judged = "in the predicted safety test" if guard.aim else f"on {guard.holds} rows"
@@ -324,25 +326,17 @@ def _refuse(search: _Search, first: Solution, judge: _NormalJudge, name: str) ->
                 f"rows alone, the model that satisfies it is no better than a constant {kind}"
             )
         return _no_solution(f"{reason}: even {rows / SHARES[-1] ** 2:.0f} would not be enough")
-    missed = search.attempt(useful.solution, judge).missed
-    if not missed:
+    if not search.attempt(useful.solution, judge).missed:
         return useful.solution
     needed = float(f"{rows / SHARES[most] ** 2:.2g}")
-    limits = "limits that are" if len(search.problem.constraints) > 1 else "a limit that is"
     return _no_solution(
-        f"{reason}: about {needed:.0f} are needed instead of {rows}; these are enough for "
-        f"{limits} looser by {_round_up(missed):.2g}, or for `holds: train`, without the promise"
+        f"{reason}: about {needed:.0f} are needed instead of {rows}, or a looser limit, or "
+        "`holds: train`, without the promise"
     )
 
 
 def _no_solution(reason: str) -> Solution:
     return Solution({}, "no_solution_found", reason)
-
-
-def _round_up(value: float) -> float:
-    """Round a positive number up to two digits."""
-    step = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return math.ceil(value / step) * step
 
 
 def _next_step(attempt: _Attempt, low: Array, high: Array) -> tuple[Array, Array | None]:

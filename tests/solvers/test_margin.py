@@ -1,4 +1,3 @@
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,6 @@ from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.rates.tangent import tangent, values
-from ratecli.solvers import margin
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
 from ratecli.solvers.hull.forms import RateProgram
@@ -26,7 +24,6 @@ from ratecli.solvers.margin import (
     _deviates,
     _next_step,
     _NormalJudge,
-    _round_up,
     _SafetyTestJudge,
     solve_with_margin,
 )
@@ -135,34 +132,6 @@ def test_a_model_no_better_than_a_constant_does_not_call_for_more_rows():
     found = guarded(given, "new_rows", level=0.9)
     assert found.status == "no_solution_found"
     assert found.reason.startswith("without a margin, the model is no better than a constant")
-
-
-@pytest.mark.parametrize(
-    "rules",
-    [{"f": "fpr <= 0.1 + slack"}, {"r": "recall >= 0.9 - slack", "f": "fpr <= 0.35 + slack"}],
-)
-def test_relaxed_constraints_are_kept_by_a_model(monkeypatch, rules):
-    """A model whose cost is limited by the best constant decision alone keeps them."""
-
-    def answer(slack):
-        every = smooth_rows(0, n=200)
-        rows = np.arange(0, 200, 2)
-        texts = {name: text.replace("slack", str(slack)) for name, text in rules.items()}
-        part = Rows(every.X[rows], every.label[rows], every.group[rows])
-        return guarded(problem(part, Rules(texts)), "new_rows", level=0.9999)
-
-    refused = answer(0).reason
-    assert refused.startswith("too few training rows to promise '")
-    what, amount = re.search(r"for (.*) looser by (.*), or for `holds", refused).groups()
-    assert what == ("a limit that is" if len(rules) == 1 else "limits that are")
-    monkeypatch.setattr(margin, "MAX_COST", 1.0)
-    assert answer(float(amount)).status == "solved"
-
-
-@pytest.mark.parametrize("value", [0.00541, 0.0991, 0.7, 1.0])
-def test_rounding_up_to_two_digits(value):
-    assert value <= float(f"{_round_up(value):.2g}") + 1e-12
-    assert _round_up(value) <= 1.1 * value
 
 
 @pytest.mark.parametrize("level", [0.6, 0.9, 0.99, 1 - 2**-53])
