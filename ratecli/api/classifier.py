@@ -101,7 +101,8 @@ class RateConstrainedClassifier(RateScoreMixin, RateConstrainedEstimator):
         Coefficient lambda of the penalty lambda / 2 |w|^2 that is added to the mean loss. `c/n`
         means c divided by the number of rows, counting repeated rows (see `sample_weight`).
     pos_label : object, default=None
-        The positive label; None for the larger one.
+        The positive label; None for the one that is last in sorted order, with a warning if the
+        labels are words other than yes and no.
     variant : str, default="auto"
         Which of the classifiers in `variants_` becomes `classifier_`: its name, or `auto` for the
         deterministic one if there is one and the main one otherwise.
@@ -180,6 +181,7 @@ class RateConstrainedClassifier(RateScoreMixin, RateConstrainedEstimator):
         """
         self._fit(X, y, sample_weight, sensitive_features)
         self._classes = BinaryLabels.of(y, self.pos_label)
+        self._classes.warn_of_words(self.pos_label)
         self.classes_ = self._classes.labels
         return self
 

@@ -28,6 +28,7 @@ from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warni
 from ratecli.api.fitting import FeatureReader, FitResult, LabelledRows, fit_rows, normalize_weights
 from ratecli.api.goals import ConstraintSpec, FitSpec, shared_arguments
 from ratecli.api.rows import InputRows, check_indices, sensitive_hints
+from ratecli.datasets.logged import DECISION_WORDS
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.options import option_names, solver_class
 from ratecli.ledger.records import (
@@ -63,6 +64,16 @@ class BinaryLabels:
         if pos_label not in [None, *labels.tolist()]:
             raise ValueError(f"pos_label is {pos_label!r}, but the labels are {labels.tolist()}")
         return cls(labels, 1 if pos_label is None else labels.tolist().index(pos_label))
+
+    def warn_of_words(self, pos_label: Any) -> None:
+        """Warn if no positive label is named, and sorted order chose one of two words.
+
+        The words yes and no, and true and false, leave no doubt.
+        """
+        words = {str(label).lower() for label in self.labels}
+        if pos_label is None and self.labels.dtype.kind in "OUS" and words - set(DECISION_WORDS):
+            positive = self.labels[self.positive]
+            issue_warnings([f"'{positive}' is the positive label; pos_label can name the other"])
 
     def yes(self, y: Any) -> Array:
         """Return (n,) 1 where the label is positive, else 0."""

@@ -188,6 +188,7 @@ def _measure(
     y, decisions = column_or_1d(y), column_or_1d(decisions)
     both = np.concatenate([y, decisions]) if labels is None else np.asarray(labels)
     classes = BinaryLabels.of(both, scorer.pos_label)
+    classes.warn_of_words(scorer.pos_label)
     weight = normalize_weights(weight, y)
     rows = LabelledRows.of(inputs, classes.yes(y), weight)
     yes = classes.yes(decisions)[weight > 0]

@@ -149,6 +149,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         with convert_errors():
             X = self._checked(X, reset=True)
             classes = BinaryLabels.of(y, self.pos_label)
+            classes.warn_of_words(self.pos_label)
             weight = params.get("sample_weight")
             inputs = InputRows.of(X, sensitive_features, y=y, sample_weight=weight)
             y = y if isinstance(y, pd.Series) else column_or_1d(y)

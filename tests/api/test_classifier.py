@@ -460,7 +460,11 @@ def test_a_dropped_column_may_be_given_beside_x_later(loans):
 def test_any_two_labels(labels, loans):
     X, y = loans
     given = np.asarray(labels)[(y == "yes").to_numpy().astype(int)]
-    model = RateConstrainedClassifier(constraints=RULE).fit(X, given)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = RateConstrainedClassifier(constraints=RULE).fit(X, given)
+    told = ["'good' is the positive label; pos_label can name the other"] * (labels[1] == "good")
+    assert [str(each.message) for each in caught] == told
     assert list(model.classes_) == list(labels)
     words = RateConstrainedClassifier(constraints=RULE).fit(X, y)
     assert ((model.predict(X) == labels[1]) == (words.predict(X) == "yes")).all()
@@ -506,7 +510,7 @@ def test_new_values_are_warnings(loans):
     assert {str(each.message)[:4] for each in caught} == {"W404", "W405"}
     assert all(each.filename == __file__ for each in caught)
     with pytest.raises(ValueError, match=r"'debt' has no number in row 2 \(1 such rows in total"):
-        RateConstrainedClassifier().fit(new, ["a", "b", "a"])
+        RateConstrainedClassifier().fit(new, ["no", "yes", "no"])
 
 
 def test_missing_numbers_are_replaced_by_means(loans):

@@ -10,6 +10,8 @@ from ratecli.models.composed import (
     HashedMixture,
     HashedRamp,
     MajorityVote,
+    MixtureClassifier,
+    ModelRegressor,
     ProbabilityThreshold,
 )
 from ratecli.models.linear import LinearRegressor, Logistic, Threshold
@@ -68,7 +70,9 @@ def _in_words(classifier: Classifier) -> str:
             return "trees" if isinstance(chances, TreeEnsemble) else "a model of kinds of labels"
         case Logistic() | Threshold():
             return "a linear model"
-        case LinearRegressor():
-            return "a regression whose estimates have limits"
+        case LinearRegressor() | ModelRegressor():
+            return "a regression that is not linear, or whose estimates have limits"
+        case MixtureClassifier(members=[LinearRegressor() | ModelRegressor(), *_] as members):
+            return f"the mean of {len(members)} regressions"
         case _:
             return RANDOM
