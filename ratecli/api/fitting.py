@@ -302,8 +302,8 @@ def select_features(inputs: InputRows, dropped: Sequence[str]) -> list[str]:
 
 
 def check_fit_rows(read: ParsedFitSpec, data: TrialData) -> list[Diagnostic]:
-    """Return warnings about the rows; raise errors that only the rows reveal."""
-    reading = replace(read.reading, faults={}, warnings={})
+    """Return all warnings; raise errors that only the rows reveal."""
+    reading = replace(read.reading, faults={}, warnings=dict(read.reading.warnings))
     reading.add(check_rows(reading, data, [read.case, *read.others]))
     return list(reading.finish())
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from ratecli.api.errors import convert_errors
+from ratecli.api.errors import convert_errors, issue_warnings
 from ratecli.api.estimator import BinaryLabels, predict_with_sensitive
 from ratecli.api.fitting import LabelledRows, normalize_weights
 from ratecli.api.goals import UNCONSTRAINED, FitSpec, shared_arguments
@@ -203,7 +203,9 @@ def _parse_measure(scorer: RateScorer, inputs: InputRows) -> Expression:
     name = "rule" if scorer.rule else "rate"
     goal: dict[str, Any] = {"constraints" if scorer.rule else "metrics": {name: scorer.text}}
     spec = FitSpec(UNCONSTRAINED, **goal, **shared_arguments(scorer))
-    metrics = spec.read(inputs.slice_columns).case.metrics
+    read = spec.read(inputs.slice_columns)
+    issue_warnings(read.reading.warnings)
+    metrics = read.case.metrics
     tree = metrics[VIOLATION_PREFIX + name if scorer.rule else name]
     if any(isinstance(part, ex.AlgorithmMetric) for part in ex.walk(tree)):
         raise FaultError(Diagnostic("E304", f"'{scorer.text}' refers to another algorithm"))

@@ -334,7 +334,10 @@ class _CardMaker:
             [
                 ("group", self.group_names.get(group, group)),
                 ("rows", found["rows"][group]),
-                *((RATES[rate], _rate_cell(*numbers)) for rate, numbers in values.items()),
+                *(
+                    (RATES[rate], _rate_cell(*numbers, least=0.0 if rate == "mse" else -math.inf))
+                    for rate, numbers in values.items()
+                ),
             ]
             for group, values in rates.items()
         ]
@@ -438,16 +441,21 @@ def _violation_cell(value: float | None) -> SheetCell:
     return SheetCell(text, value, "good" if holds else "bad")
 
 
-def _interval_text(value: float, error: float) -> str:
+def _interval_text(value: float, error: float, least: float = -math.inf) -> str:
     half = QUANTILE * error
-    ends = (format_number(value - half), format_number(value + half))
+    ends = (format_number(max(value - half, least)), format_number(value + half))
     return "" if math.isnan(half) else f"[{', '.join(ends)}]"
 
 
-def _rate_cell(value: float | None, n: int, error: float | None = None) -> SheetCell:
-    """Return a rate over n rows with its interval: of its standard `error`, or of a share."""
+def _rate_cell(
+    value: float | None, n: int, error: float | None = None, *, least: float = -math.inf
+) -> SheetCell:
+    """Return a rate over n rows with its interval: of its standard `error`, or of a share.
+
+    The rate is at least `least`.
+    """
     if value is None:
         return SheetCell(UNKNOWN)
     if error is not None:
-        return SheetCell(f"{format_number(value)} {_interval_text(value, error)}", value)
+        return SheetCell(f"{format_number(value)} {_interval_text(value, error, least)}", value)
     return estimate_cell(estimate_share(value * n, n))

@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from applicants import PARITY
@@ -9,7 +10,14 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from ratecli import RateConstrainedClassifier, SafetyTest, rate_score, rate_scorer, violation_scorer
+from ratecli import (
+    RatecliWarning,
+    RateConstrainedClassifier,
+    SafetyTest,
+    rate_score,
+    rate_scorer,
+    violation_scorer,
+)
 
 NUMBERS = ["income", "debt", "savings"]
 RATIO = "positive_rate[sex = Female] / positive_rate[sex = Male]"
@@ -191,6 +199,17 @@ def test_a_fold_without_solution_fails(loans):
     model = RateConstrainedClassifier(constraints="error <= 0.01", solver="majorize")
     with pytest.raises(ValueError, match="All the 2 fits failed"):
         cross_validate(model, X, y, cv=2)
+
+
+def test_groups_that_are_left_out_are_a_warning():
+    group, y = np.repeat(["a", "b", "c"], [100, 100, 5]), np.tile([0, 1], 103)[:205]
+    parity = np.arange(205) % 4 < 2
+    options = {"sensitive_features": pd.DataFrame({"g": group, "h": np.where(parity, "x", "z")})}
+    with pytest.warns(RatecliWarning, match=r"leaves out groups .*: g = c, h = x \(3\)"):
+        rate_score("max_gap(tpr, by=[g, h])", y, y, **options)
+    model = RateConstrainedClassifier(constraints="max_gap(tpr, by=[g, h]) <= 0.5")
+    with pytest.warns(RatecliWarning, match=r"leaves out groups .*: g = c, h = x \(3\)"):
+        model.fit(y[:, None] + 0.0, y, **options)
 
 
 def test_rate_score():

@@ -348,6 +348,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("E305 never holds", "⟦tpr[women] >= 1.5⟧"),
         ("E305 ratio above 1", "⟦demographic_parity_ratio(by=sex) >= 1.2⟧"),
         ("E305 difference below 0", "⟦equalized_odds_difference(by=sex) <= -0.1⟧"),
+        ("E308 reversed", "⟦demographic_parity_ratio(by=sex) <= 0.8⟧"),
         ("E305 no rate", "⟦1 <= 2⟧"),
         ("E307 churn without deployed", "⟦churn⟧ <= 0.1"),
         ("E307 decisions of no deployed model", "tpr >= ⟦of(deployed, tpr)⟧"),

@@ -213,8 +213,20 @@ def check_support(
             hint = f"algorithms that can: {', '.join(able)}"
             if not able:
                 hint = "no algorithm can; list it in `metrics` to measure it"
+            if (
+                not aim
+                and not refusal_reason(type(case.solver), _reversed(goal), objective=False)[0]
+            ):
+                sign = ">=" if "<=" in goal.text else "<="
+                hint = f"did you mean {sign}? {hint}"
             message = f"algorithm '{case.label}' cannot {what}: {why}"
             yield Diagnostic("E308", message, hint, loc=loc, span=span)
+
+
+def _reversed(goal: Goal) -> Goal:
+    """Return a constraint that holds where the goal does not."""
+    pieces = tuple(map(ex.negate, goal.pieces))
+    return constraint_goal(goal.name, goal.text, pieces, ex.negate(goal.expression))
 
 
 def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple[str, Span | None]:
