@@ -267,7 +267,7 @@ def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
         message = f"label column '{name}' has {len(shown)} values, not two: {values}{more}"
         way = (
             "give a column with two values as 'label'; or, if the label is a "
-            "number, set 'target: number'"
+            "number, set 'target: number' (of init: --target)"
         )
         raise FaultError(Diagnostic("E406", message, way))
     if positive is not None and value_key(positive) not in shown:

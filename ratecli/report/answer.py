@@ -44,7 +44,7 @@ BEST_SPLITS = ("test", "validation", "train")
 SPLIT_WORDS = {"test": "new rows (test set)", "train": "training rows"}
 MAX_SENTENCES = 12
 """Maximum number of tasks with a sentence of their own."""
-EXPECTED = "is trained to do so with the probability in `holds`, which no test set contradicts"
+EXPECTED = "is trained to do so with a stated probability, which no test set contradicts"
 MAX_NAMED = 3
 """More constraints are counted instead of named."""
 
@@ -232,7 +232,8 @@ def _best_row(ledger: Ledger, answer: Answer, split: str) -> SheetRow:
     if not ledger.constraints:
         return [*row, ("n", best.objective.n)]
     if any(each.baseline for each in answers(ledger)):
-        row.append(("cost", estimate_cell(shown.estimate(answer.cost), best.objective.n)))
+        cost = answer.cost if best.is_kept else NO_ESTIMATE
+        row.append(("cost", estimate_cell(shown.estimate(cost), best.objective.n)))
     stated = "" if best.level is None else f" (stated: {best.level:.3g})"
     tone = "good" if best.is_measured else "" if best.is_kept else "bad"
     return [

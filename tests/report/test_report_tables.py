@@ -302,7 +302,7 @@ def test_the_cost_is_the_mean_of_paired_differences():
         "1", "fair (main)", "0.3000 ± 0.2484", "0.1000 ± 0.0000", "1.00", "✓ 3 of 3"
     ]  # fmt: skip
     assert texts(sheet)[1] == [
-        "2", "none (closest: fair (main))", "0.3000 ± 1.2706", "0.1000 ± 0.0000", "0.00", "✗ 0 of 2"
+        "2", "none (closest: fair (main))", "0.3000 ± 1.2706", "", "0.00", "✗ 0 of 2"
     ]  # fmt: skip
 
 

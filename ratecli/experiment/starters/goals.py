@@ -151,6 +151,7 @@ def find_goals(request: StarterOptions, spread: float) -> list[StarterGoal]:
     found = dict[str, StarterGoal]()
     for text in request.goal or known[:1]:
         name, _, limit = re.sub(r"[<>=]+", " ", text).strip().partition(" ")
+        name = SYNONYMS.get(name, name)
         if name not in known:
             hint = did_you_mean(name, known, "goals")
             if name in GOALS and GOALS[name].numbers == numbers:
@@ -163,6 +164,10 @@ def find_goals(request: StarterOptions, spread: float) -> list[StarterGoal]:
             raise FaultError(Diagnostic("E104", message, "give each goal once"))
         found[name] = _with_limit(GOALS[name], limit.strip(), spread)
     return list(found.values())
+
+
+SYNONYMS = {"disparate-impact": "demographic-parity"}
+"""Other names of goals."""
 
 
 def _with_limit(goal: StarterGoal, limit: str, spread: float) -> StarterGoal:

@@ -112,12 +112,14 @@ class StarterOptions:
                 hint = "leave it out, or use --label"
                 raise _refusal(f"--{name} is for labels of two classes", hint)
         if not (self.label or self.target) or not (self.group or self.goal):
-            from ratecli.datasets.tables import TableFile, read_table_file  # noqa: PLC0415
+            from ratecli.datasets import tables as own  # noqa: PLC0415
 
             assert self.data is not None
-            columns = ", ".join(read_table_file(self.data, self.separator, TableFile.names)[:20])
+            columns = own.read_table_file(self.data, self.separator, own.TableFile.names)
             needed = "--data needs --label or --target COLUMN, and --group COLUMN or --goal NAME"
-            raise _refusal(needed, f"columns: {columns}")
+            mark = own.guess_separator(columns)
+            separator = own.SEPARATOR_HELP.format(mark=repr(mark)) + "; " if mark else ""
+            raise _refusal(needed, f"{separator}columns: {', '.join(columns[:20])}")
 
 
 def _refusal(message: str, hint: str) -> FaultError:

@@ -18,7 +18,6 @@ from ratecli.models.linear import Threshold
 from ratecli.models.recent import take_rows
 from ratecli.rates.matrix import RateMatrix, RowKinds
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
-from ratecli.solvers.baselines.linear import fit_plain_classifier
 from ratecli.solvers.hull.forms import RateProgram, unmet_status
 from ratecli.solvers.numerics import SCORE_TIE, Thresholds
 from ratecli.solvers.oracles.base import FitRows
@@ -121,6 +120,8 @@ def fit_model(
         weights[0] = 1.0
         return Threshold(weights, -score.threshold), ""
     if is_linear(options.model):
+        from ratecli.solvers.baselines.linear import fit_plain_classifier  # imports numba
+
         logistic = model_name(options.model) == LOGISTIC_MODEL or options.loss == "logistic"
         return fit_plain_classifier(problem, "logistic" if logistic else "hinge", rng)
     rows = _labelled_rows(problem)
