@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.resolve import Scope
 
@@ -20,3 +22,18 @@ def fastest(work: Callable[[], object], repeats: int = 1) -> float:
         work()
         times.append(time.process_time() - started)
     return min(times)
+
+
+def in_turn(works: dict[str, Callable[[], object]], repeats: int = 5) -> dict[str, np.ndarray]:
+    """Processor seconds (repeats,) of each, run in turn: a machine's speed changes with time."""
+    times = {name: np.zeros(repeats) for name in works}
+    for k in range(repeats):
+        for name, work in works.items():
+            times[name][k] = fastest(work)
+    return times
+
+
+def ratio_text(times: np.ndarray, of: np.ndarray) -> str:
+    """The median of ratios of runs in turn, and their range."""
+    ratios = times / of
+    return f"{np.median(ratios):.1f} ({ratios.min():.1f} to {ratios.max():.1f})"
