@@ -449,3 +449,14 @@ def test_rows_with_equal_features_need_no_oracle():
     rates = rates_of(given, found.variants["stochastic"])
     assert found.status == "solved"
     assert RateProgram.of(given).excess(rates) <= 1e-6
+
+
+def test_a_model_whose_answers_all_violate_a_rule_by_little_is_not_a_constant():
+    """On new rows, boosted trees are less precise than their probabilities say, at any price."""
+    rules = Rules({"budget": "positive_rate <= 0.3", "p": "precision[g=a] >= 0.75"}, "-recall")
+    trees = {"HistGradientBoostingClassifier": {"max_iter": 20, "random_state": 0}}
+    found = best(problem(smooth_rows(0, n=400), rules), model=trees)
+    assert found.status == "solved"
+    assert found.trace[-1]["objective"] < -0.4
+    judged, decisions = found.judged
+    assert judged.worst_violation(judged.rates.rates(decisions)) <= 1e-6

@@ -201,7 +201,7 @@ def find_mixture(
     search.run(progress)
     for _ in range(MAX_SINGLES):
         single, key = _best_single(search, search.mixture)
-        if key >= search.key:
+        if key >= search.key or len(search.trace) >= search.calls:
             break
         search.add(single)
         search.run(progress)
