@@ -154,7 +154,7 @@ def init(
         str | None,
         Option(
             metavar="COLUMN",
-            help="The decisions (yes or no) of the model in use, for the goal churn.",
+            help="The decisions of the model in use, for the goal churn.",
             autocompletion=complete_columns,
         ),
     ] = None,

@@ -129,7 +129,8 @@ class DeployedSpec(Spec):
 
     column: ColumnName | None = Field(
         None,
-        description="The column that holds the deployed model's decisions: 0 and 1, or yes and no.",
+        description="The column that holds the deployed model's decisions: 0 and 1, yes and no, or "
+        "the words of the label.",
     )
     algorithm: NameText | None = Field(
         None, description="The label of the algorithm whose classifier counts as deployed."

@@ -366,7 +366,7 @@ def _stack_trial_data(
     if levels > 1:
         layout = ColumnLayout(np.append(layout.levels, levels))
     return TrialData(
-        _with_decisions(sample, deployed),
+        _with_decisions(sample, deployed, data),
         X,
         levels,
         encoding,
@@ -394,12 +394,17 @@ def _with_levels(
     return LazyMapping(names, lambda n: level if n == LEVEL_COLUMN else take(columns[n]))
 
 
-def _with_decisions(sample: Sample, deployed: str | None) -> Sample:
-    """Return the sample with the deployed model's decisions in a column, if any."""
+def _with_decisions(sample: Sample, deployed: str | None, data: ExperimentData) -> Sample:
+    """Return the sample with the deployed model's decisions in a column, if any.
+
+    They may be the words of the label if all data sets name the same positive one.
+    """
     if deployed is None:
         return sample
+    positives = {entry.positive for entry in data.entries.values()}
+    positive = positives.pop() if len(positives) == 1 else None
     return sample.with_deployed(
-        read_decisions(sample.columns[deployed], deployed, DEPLOYED_DECISION)
+        read_decisions(sample.columns[deployed], deployed, DEPLOYED_DECISION, positive)
     )
 
 
@@ -497,4 +502,5 @@ def _load_streamed(data: ExperimentData, seed: int, deployed: str | None) -> Tri
         if name not in encoder.kinds
     }
     X, encoding = np.zeros((len(sample), 0)), Encoding(encoder, others).text()
-    return TrialData(_with_decisions(sample, deployed), X, encoding=encoding, stream=stream)
+    sample = _with_decisions(sample, deployed, ExperimentData((item,), Path()))
+    return TrialData(sample, X, encoding=encoding, stream=stream)

@@ -168,3 +168,11 @@ def test_decisions_are_numbers_or_words(words):
     np.testing.assert_array_equal(read_decisions(column, "old"), [1.0, 0.0, np.nan, 1.0])
     with pytest.raises(FaultError, match="E406: 'maybe' in the column 'old'"):
         read_decisions(np.array([yes, "maybe"], dtype=object), "old")
+
+
+def test_decisions_in_the_words_of_the_label():
+    column = np.array(["hired", "rejected", None, "Hired"], dtype=object)
+    found = read_decisions(column, "old", positive="hired")
+    np.testing.assert_array_equal(found, [1.0, 0.0, np.nan, 1.0])
+    with pytest.raises(FaultError, match="'hired' in the column 'old' is not"):
+        read_decisions(column, "old", positive="accepted")
