@@ -121,9 +121,9 @@ class _FixedPriceRun:
     def run(self, before: ConvexSolution | None) -> CertifiedSolution:
         weights = self.problem.weights / max(len(self.slopes), 1)
         sigma = INITIAL_SIGMA * float(weights[0] or weights.max() or 1.0)
-        w = self._start(before)
+        w, z = self._start(before)
         for _ in range(MAX_ROUNDS):
-            w = self._round(w, sigma)
+            w, z = self._round(w, z, sigma)
             if self.done:
                 break
             sigma *= SIGMA_GROWTH
@@ -134,14 +134,15 @@ class _FixedPriceRun:
         gap = max(self.gap, 0.0)
         return CertifiedSolution(*point, self.lower, gap, self.steps, converged, *state)
 
-    def _start(self, before: ConvexSolution | None) -> Array:
-        """Return the initial weights, and set slopes and multipliers, from `before` if possible.
+    def _start(self, before: ConvexSolution | None) -> tuple[Array, Array]:
+        """Return the initial weights and their scores; set slopes and multipliers, from `before` if
+        possible.
 
         Slopes keep their relative position between their bounds. Rows whose hinges have changed get
         the slopes of the hinges at the last weights.
         """
         if not isinstance(before, CertifiedSolution):
-            return self.best.w
+            return self.best.w, self.best.z
         self.v = np.minimum(before.multipliers, self.price)
         up, down = self.problem.bounds(self.v)
         z = self.problem.ramp.rows.scores(before.w)
@@ -150,12 +151,14 @@ class _FixedPriceRun:
         part = np.divide(before.slopes + before.down, width, out=np.zeros(len(z)), where=width > 0)
         alike = ((up > 0) == (before.up > 0)) & ((down > 0) == (before.down > 0))
         self.slopes = np.clip(np.where(alike, part * (up + down) - down, there), -down, up)
-        return before.w
+        return before.w, z
 
-    def _round(self, w: Array, sigma: float) -> Array:
-        """Take Newton steps on one envelope, whose slopes become the next shift; return weights."""
+    def _round(self, w: Array, z: Array, sigma: float) -> tuple[Array, Array]:
+        """Take Newton steps on one envelope, whose slopes become the next shift; return weights and
+        scores.
+        """
         envelope = MoreauEnvelope(self._prox(sigma), self.slopes / sigma)
-        here = envelope.enter(w, self.v)
+        here = envelope.enter(w, z, self.v)
         for step in range(MAX_NEWTON_STEPS):
             missing = self._update_bounds(here)
             if self.done or (step and self._is_nearly_solved(here, missing)):
@@ -165,7 +168,7 @@ class _FixedPriceRun:
                 break
             here, self.steps = following, self.steps + 1
         self.slopes, self.v = here.near.slopes, here.near.v
-        return here.w
+        return here.w, here.z
 
     def _prox(self, sigma: float) -> ProximalOperator:
         """Return the proximal operator.

@@ -13,6 +13,17 @@ import numba
 from ratecli.models.linear import RAMP_CORNER
 
 
+@numba.njit(inline="always")
+def _larger(a: float, b: float) -> float:
+    """Compiled without a branch, in contrast to `max`."""
+    return a if a > b else b
+
+
+@numba.njit(inline="always")
+def _smaller(a: float, b: float) -> float:
+    return a if a < b else b
+
+
 @numba.njit(cache=True)
 def move_to_hinges(
     u: Any, kind: Any, up: Any, down: Any, sigma: float, slopes: Any, moving: Any, sums: Any
@@ -24,22 +35,21 @@ def move_to_hinges(
     if the hinge on +y changes with y, plus 1 if that on -y does. Adds the two hinges at y to `sums`
     (K, 2), and returns the sum of squared slopes.
     """
-    squares = 0.0
+    squares, inverse, corner = 0.0, 1 / sigma, RAMP_CORNER * sigma
     for i in range(len(u)):
         k = kind[i]
         most, least = up[k], -down[k]
         middle = most + least
-        low = sigma * (u[i] + RAMP_CORNER)
-        high = sigma * (u[i] - RAMP_CORNER) - middle
+        low, high = sigma * u[i] + corner, sigma * u[i] - corner - middle
         # rounding may lift the sum above `up`
-        first = min(max(low, least), middle)
-        slope = min(first + min(max(high, 0.0), -least), most)
-        y = u[i] - slope / sigma
-        between = low >= middle and high <= 0
+        first = _smaller(_larger(low, least), middle)
+        slope = _smaller(first + _smaller(_larger(high, 0.0), -least), most)
+        y = u[i] - slope * inverse
+        between = (low >= middle) & (high <= 0)
         slopes[i] = slope
-        moving[i] = 2 * (between or high >= -least) + (between or low <= least)
-        sums[k, 0] += max(RAMP_CORNER + y, 0.0)
-        sums[k, 1] += max(RAMP_CORNER - y, 0.0)
+        moving[i] = 2 * (between | (high >= -least)) + (between | (low <= least))
+        sums[k, 0] += _larger(RAMP_CORNER + y, 0.0)
+        sums[k, 1] += _larger(RAMP_CORNER - y, 0.0)
         squares += slope * slope
     return squares
 
@@ -48,8 +58,8 @@ def move_to_hinges(
 def add_hinges(z: Any, kind: Any, sums: Any) -> None:
     """Add the hinges on +z and on -z (n,) to the sums (K, 2) of each kind of rows."""
     for i in range(len(z)):
-        sums[kind[i], 0] += max(RAMP_CORNER + z[i], 0.0)
-        sums[kind[i], 1] += max(RAMP_CORNER - z[i], 0.0)
+        sums[kind[i], 0] += _larger(RAMP_CORNER + z[i], 0.0)
+        sums[kind[i], 1] += _larger(RAMP_CORNER - z[i], 0.0)
 
 
 @numba.njit(cache=True)
@@ -58,7 +68,7 @@ def conjugate_of_hinges(slopes: Any, kind: Any, up: Any, down: Any) -> float:
     total = 0.0
     for i in range(len(slopes)):
         middle = RAMP_CORNER * slopes[i]
-        total += max(-middle - down[kind[i]], middle - up[kind[i]])
+        total += _larger(-middle - down[kind[i]], middle - up[kind[i]])
     return total
 
 

@@ -288,9 +288,8 @@ class MoreauEnvelope:
         )
         return EnvelopePoint(w, z, near, binding, pulled[0], pulled[1:], energy, gradient)
 
-    def enter(self, w: Array, v: Array) -> EnvelopePoint:
-        """Return the point at weights w, searching the multipliers from v on."""
-        z = self.ramp.rows.scores(w)
+    def enter(self, w: Array, z: Array, v: Array) -> EnvelopePoint:
+        """Return the point at weights w with scores z, searching the multipliers from v on."""
         return self.at(w, z, self.prox.nearest(z + self.shift, v))
 
     def step(self, here: EnvelopePoint) -> EnvelopePoint | None:
