@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +16,6 @@ from scipy.special import expit
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.linear import Threshold
 from ratecli.solvers.design_matrix import add_ones_column, compact
-from ratecli.solvers.liblinear import fit_liblinear
 from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.oracles.base import OracleRows
 
@@ -85,8 +84,6 @@ SIGMOID_SHARPNESS = (1.0, 3.0)
 MAX_SMOOTH_STEPS = 30
 BLOCK_ENTRIES = 2**17
 """Entries of a block of dense rows (1 MiB)."""
-START_TOLERANCE = 1e-2
-"""Tolerance of the logistic regression, which is only a starting point."""
 
 
 @dataclass(frozen=True)
@@ -137,28 +134,15 @@ class LinearOracle:
         costs = self.rows.costs(prices)
         shares = costs / np.abs(costs).sum()
 
-        def smooth_cost(w: Array, sharpness: float) -> tuple[float, Array]:
-            value, gradient = float(self.l2 / 2 * w @ w), self.l2 * w
-            for block, rows, columns in self._blocks:
-                chances = expit(sharpness * (rows @ w))
-                cost = shares[block] * chances
-                value += float(cost.sum())
-                gradient = gradient + columns @ (sharpness * cost * (1 - chances))
-            return value, gradient
-
         def with_best_bias(w: Array) -> Array:
             return np.append(w[:-1], -Thresholds.of(self.rows.X @ w[:-1]).cheapest(shares))
 
         if isinstance(near, Threshold):
             tried = [np.append(near.weights, near.bias)]
         else:
-            tried = [self._logistic(shares)]
+            tried = [self._descend(np.zeros(self._features.shape[1]), shares, _logistic_loss)]
         for sharpness in SIGMOID_SHARPNESS:
-            options = {"maxiter": MAX_SMOOTH_STEPS}
-            descent = minimize(
-                smooth_cost, tried[-1], sharpness, jac=True, method="L-BFGS-B", options=options
-            )
-            tried.append(descent.x)
+            tried.append(self._descend(tried[-1], shares, partial(_smooth_cost, sharpness)))
         # because of the penalty, the descent may end at a higher cost than it started from
         w = min(map(with_best_bias, tried), key=lambda w: shares @ (self._features @ w > 0))
         for _ in range(self.sweeps):
@@ -166,13 +150,35 @@ class LinearOracle:
         w = with_best_bias(w)
         return Threshold(w[:-1], float(w[-1]))
 
-    def _logistic(self, shares: Array) -> Array:
-        used = np.flatnonzero(shares)
-        X, signs, weights = self._features[used], -np.sign(shares[used]), np.abs(shares[used])
-        options = {"seed": 0, "iterations": 100}
-        return fit_liblinear(
-            "logistic", X, signs, weights / self.l2, tolerance=START_TOLERANCE, **options
-        )[0]
+    def _descend(self, w: Array, shares: Array, loss: _Loss) -> Array:
+        """Minimize the loss of the rows' costs plus the penalty, from w on."""
+
+        def value_and_gradient(w: Array) -> tuple[float, Array]:
+            value, gradient = float(self.l2 / 2 * w @ w), self.l2 * w
+            for block, rows, columns in self._blocks:
+                part, slopes = loss(rows @ w, shares[block])
+                value += part
+                gradient = gradient + columns @ slopes
+            return value, gradient
+
+        options = {"maxiter": MAX_SMOOTH_STEPS}
+        found = minimize(value_and_gradient, w, jac=True, method="L-BFGS-B", options=options)
+        return np.asarray(found.x)
+
+
+_Loss = Callable[[Array, Array], tuple[float, Array]]
+"""The loss of scores and costs (n,), and its slopes (n,) in the scores."""
+
+
+def _smooth_cost(sharpness: float, scores: Array, costs: Array) -> tuple[float, Array]:
+    chances = expit(sharpness * scores)
+    found = costs * chances
+    return float(found.sum()), sharpness * found * (1 - chances)
+
+
+def _logistic_loss(scores: Array, costs: Array) -> tuple[float, Array]:
+    against = np.sign(costs) * scores
+    return float(np.abs(costs) @ np.logaddexp(0, against)), costs * expit(against)
 
 
 MIN_SINGULAR_SHARE = 1e-10
