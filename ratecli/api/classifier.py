@@ -101,7 +101,7 @@ class RateConstrainedClassifier(RateScoreMixin, RateConstrainedEstimator):
         Coefficient lambda of the penalty lambda / 2 |w|^2 that is added to the mean loss. `c/n`
         means c divided by the number of rows, counting repeated rows (see `sample_weight`).
     pos_label : object, default=None
-        The positive label; None for the one that is last in sorted order, with a warning if the
+        The positive label. If None, it is the last in sorted order, and `fit` warns of this if the
         labels are words other than yes and no.
     variant : str, default="auto"
         Which of the classifiers in `variants_` becomes `classifier_`: its name, or `auto` for the

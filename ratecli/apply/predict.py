@@ -173,10 +173,14 @@ def _read_record(folder: Path) -> Mapping[str, Any]:
             "looser constraints or a larger delta"
         )
         raise FaultError(Diagnostic("E405", message, hint))
-    models = sorted(folder.glob("models/*")) or sorted(folder.glob("*/models/*"))
-    if models and not path.exists():
+    trials = [
+        file.parent
+        for pattern in (f"models/*/{ENCODER_FILE}", f"*/models/*/{ENCODER_FILE}")
+        for file in sorted(folder.glob(pattern))
+    ]
+    if trials and not path.exists():
         message = f"'{folder}' has the models of several trials"
-        raise FaultError(Diagnostic("E405", message, f"name one, for example '{models[0]}'"))
+        raise FaultError(Diagnostic("E405", message, f"name one, for example '{trials[0]}'"))
     check_is_file(str(path), path, way)
     with suppress(ValueError, RecursionError):
         content = json.loads(read_model_file(str(path), path))

@@ -21,25 +21,26 @@ def read_decisions(
 ) -> NDArray[np.float64]:
     """Return decisions, 0, 1, or NaN where the column is empty.
 
-    E406 unless the column has only 0 and 1, yes and no, true and false, or two words of which one
-    is `positive`, the positive label.
+    E406 unless the column has only 0 and 1, yes and no, true and false, or two other words of which
+    one is `positive`, the positive label.
     """
     decisions = np.asarray(column)
     if decisions.dtype.kind != "f":
         texts = pd.Series(decisions).astype(str).str.strip().str.casefold()
         found = set(texts[pd.notna(decisions) & (texts != "").to_numpy()])
-        yes = str(positive).strip().casefold()
-        own = {text: float(text == yes) for text in found}
-        words = texts.map(own if len(found) == 2 and yes in found else DECISION_WORDS)
-        decisions = words.fillna(pd.Series(pd.to_numeric(column, errors="coerce"))).to_numpy()
+        meanings, yes = DECISION_WORDS, str(positive).strip().casefold()
+        if len(found) == 2 and yes in found and not found <= set(DECISION_WORDS):
+            meanings = {text: float(text == yes) for text in found}
+        decisions = (
+            texts.map(meanings).fillna(pd.Series(pd.to_numeric(column, errors="coerce"))).to_numpy()
+        )
     invalid = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
     if invalid.any():
         example = np.asarray(column)[np.flatnonzero(invalid)[0]]
         message = f"'{example}' in the column '{name}' is not {what}"
-        hint = (
-            "decisions are 0 and 1, yes and no, or two words of which one is the positive label; "
-        )
-        hint += "leave the cell empty where there is none"
+        hint = "decisions are 0 and 1, or yes and no; leave the cell empty where there is none"
+        if isinstance(positive, str):
+            hint += f"; of two other words, one must be '{positive}', the positive label"
         raise FaultError(Diagnostic("E406", message, hint))
     return np.asarray(decisions, dtype=np.float64)
 

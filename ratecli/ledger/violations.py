@@ -15,7 +15,7 @@ from ratecli.models.base import Array
 SMALLEST_WIDTH = 1e-12
 """Smallest standard deviation of a piece."""
 DRAWS = 2000
-"""Number of draws that estimate a share: its error is at most .011."""
+"""Number of draws that estimate a share: its standard error is at most .0112."""
 CONTRADICTION_LEVEL = 0.95
 """Confidence with which test sets must show that a constraint holds less often than stated."""
 
@@ -131,7 +131,7 @@ class ViolationSample:
 
 @lru_cache(maxsize=8)
 def _draws(trials: int, pieces: int) -> tuple[Array, Array]:
-    """Return standard normal draws (DRAWS, trials) and (DRAWS, pieces), always the same."""
+    """Return standard normal draws from a fixed seed, (DRAWS, trials) and (DRAWS, pieces)."""
     rng = np.random.default_rng(0)
     return rng.normal(size=(DRAWS, trials)), rng.normal(size=(DRAWS, pieces))
 

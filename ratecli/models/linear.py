@@ -18,11 +18,6 @@ def ramp(z: Array) -> Array:
     return np.clip(RAMP_CORNER + z, 0.0, 1.0)
 
 
-def hinge(z: Array) -> Array:
-    """max(0, 1/2 + z): the convex upper bound of the ramp that is tight for z <= 1/2."""
-    return np.maximum(0.0, RAMP_CORNER + z)
-
-
 def logistic(scores: Array) -> Array:
     """1 / (1 + exp(-score)), without overflow."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * scores)))

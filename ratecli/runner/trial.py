@@ -381,10 +381,11 @@ class Trial:
     def best_constant(self) -> dict[str, float]:
         """Return the smallest objective of a constant that violates no constraint, by split.
 
-        The constants are the two decisions or, for labels that are numbers, their mean over
-        training rows. A constraint that is undefined, such as one on precision where nobody is
-        selected, is not violated. Splits where every constant violates a constraint are left out.
-        The result is empty if a goal of decisions depends on anything else, such as scores.
+        The constants are "always negative" and "always positive" or, for numeric labels, the mean
+        label of the training rows. A constraint that is undefined, such as one on precision where
+        nobody is selected, is not violated. Splits where every constant violates a constraint are
+        left out. The result is empty if a goal of decisions depends on anything else, such as
+        scores.
         """
         sample = self.rows.sample
         goals = [goal.expression for goal in self.spec.case.goals()]

@@ -111,7 +111,7 @@ def add_ones_column(X: Features) -> Features:
 
 
 def compact(X: Features) -> Features:
-    """Return sparse features as an array if that takes less memory, and X otherwise."""
+    """Return X as a dense array if that takes less memory than sparse storage, else X itself."""
     entry_bytes = 12  # a number and a column
     if (
         isinstance(X, np.ndarray)

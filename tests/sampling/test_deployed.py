@@ -176,3 +176,5 @@ def test_decisions_in_the_words_of_the_label():
     np.testing.assert_array_equal(found, [1.0, 0.0, np.nan, 1.0])
     with pytest.raises(FaultError, match="'hired' in the column 'old' is not"):
         read_decisions(column, "old", positive="accepted")
+    words = np.array(["yes", "no"], dtype=object)  # decisions, even if the positive label is no
+    np.testing.assert_array_equal(read_decisions(words, "old", positive="no"), [1.0, 0.0])

@@ -34,8 +34,8 @@ MAX_BLENDS = 16
 CONSTANTS = 2
 """Number of constant classifiers; they come first."""
 CAUTIONS = (0.05, 0.1, 0.2, 0.4)
-"""Parts by which `mixture` prices rates higher when it is stuck: what is demanded of a precision,
-for example, is then more than its limit.
+"""Relative increases of prices that `mixture` tries when it is stuck. Answers to them satisfy
+stricter constraints: a precision, for example, must then exceed its limit.
 """
 MAX_SINGLES = 5
 """Number of times that the best single classifier is added to the known ones."""
@@ -55,7 +55,7 @@ class ColumnGeneration:
     calls
         Maximum number of rounds.
     cautions
-        Parts by which all rates are priced higher, one after the other, while the search is stuck.
+        Relative increases of all prices, which are tried in order when the search is stuck.
     members
         The known classifiers.
     found
@@ -153,10 +153,10 @@ class ColumnGeneration:
 
     @property
     def _is_stuck(self) -> bool:
-        """Whether the best mixture is of constant classifiers, or violates a constraint.
+        """Whether the best mixture has only constant classifiers or violates a constraint.
 
-        An answer that violates a constraint by little, because the model's probabilities are not
-        those of the rows, does so at any price.
+        If the model's probabilities are not calibrated, its answers may violate a constraint by a
+        little at any price.
         """
         return not self.found.feasible or self.found.weights[CONSTANTS:].sum() <= MAX_EXCESS
 

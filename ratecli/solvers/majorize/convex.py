@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array
 from ratecli.models.linear import RAMP_CORNER, ramp
 from ratecli.solvers.design_matrix import DesignMatrix, equal_columns
-from ratecli.solvers.majorize.compiled import add_hinges, conjugate_of_hinges
+from ratecli.solvers.majorize.loops import add_hinges, conjugate_of_hinges
 
 
 @dataclass(frozen=True)

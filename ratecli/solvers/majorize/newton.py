@@ -27,12 +27,12 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from ratecli.models.base import Array
 from ratecli.solvers.design_matrix import MAX_DENSE_ENTRIES, DesignMatrix
-from ratecli.solvers.majorize.compiled import (
+from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
+from ratecli.solvers.majorize.loops import (
     add_squares_of_rows,
     add_transposed_products,
     move_to_hinges,
 )
-from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.numerics import minimize_quadratic
 
 Mask = NDArray[np.bool_]

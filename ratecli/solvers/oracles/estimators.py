@@ -338,7 +338,7 @@ def _as_linear_threshold(model: BaseEstimator) -> Threshold | None:
 
 
 def _is_logistic(model: BaseEstimator, line: Threshold) -> bool:
-    """Return whether the probabilities are the logistic function of the score."""
+    """Return whether `predict_proba` is the logistic function of the linear score."""
     w = line.weights
     rows = np.outer(np.linspace(-2, 2, 5), w / max(float(w @ w), np.finfo(float).tiny))
     chances = model.predict_proba(rows)[:, 1]

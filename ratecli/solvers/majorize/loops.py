@@ -76,7 +76,10 @@ def conjugate_of_hinges(slopes: Any, kind: Any, up: Any, down: Any) -> float:
 def add_transposed_products(
     starts: Any, columns: Any, values: Any, slopes: Any, found: Any
 ) -> None:
-    """Add X' slopes to `found` (k, d), for k vectors of slopes (k, n), many of which are 0."""
+    """Add the product of X' and each of k vectors of slopes (k, n) to `found` (k, d).
+
+    Slopes of 0, which are frequent, are skipped.
+    """
     for i in range(slopes.shape[1]):
         for j in range(len(slopes)):
             slope = slopes[j, i]
