@@ -124,13 +124,17 @@ def exception_line(error: BaseException) -> str:
     return " ".join(text.split())
 
 
+MAX_LISTED = 30
+"""Maximum number of known names that a message lists."""
+
+
 def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:
     """Return help for an unknown name: the closest known one, and the list if it is short."""
     names = sorted(known)
     folded = {name.casefold(): name for name in names}
     near = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
     hint = f"did you mean '{folded[near[0]]}'? " if near else ""
-    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    listed = ", ".join(names[:MAX_LISTED]) + (", ..." if len(names) > MAX_LISTED else "")
     return f"{hint}{what}: {listed}" if names else f"{hint}there are none here"
 
 

@@ -179,6 +179,8 @@ def _print_forecasts(requests: list[RunRequest], *, by_algorithm: bool) -> None:
     typer.echo(format_table([first, *HEADS], [_row(each) for each in forecasts], HEADS))
     typer.echo("\ntime: estimate for one process, from stored trials and `trial_seconds`")
     *each_one, total = forecasts
+    if total.unknown:
+        typer.echo("unknown: `ratecli run FILE --smoke` runs one trial of each algorithm")
     if sum(each.trials for each in each_one) > total.trials:
         typer.echo("total: trials that experiments share are counted once")
 

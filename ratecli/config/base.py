@@ -224,7 +224,7 @@ class NumberRange:
 
     def validate(self, value: object) -> Any:
         """Return the value unchanged; raise InvalidValueError with E103 or E104."""
-        wanted = "a number such as 0.05 or 1/20"
+        wanted = "a number such as 0.5 or 1/2"
         wanted += ", or a name of the sweep" if self.names else ""
         if not is_scalar(value):
             raise type_error(wanted, value)

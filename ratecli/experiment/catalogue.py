@@ -372,14 +372,14 @@ def suggest_names(name: str) -> str:
 
 
 def _describe_setting(name: str) -> ListingRow:
-    """Return the keys of files, and the options of algorithms, with a name; {} if none has it."""
+    """Return keys of files with a name, those below them, and options; {} if none has it."""
     from ratecli.experiment import schema  # noqa: PLC0415  slow
     from ratecli.solvers.registry import all_algorithms  # noqa: PLC0415
 
     keys = [
         {"key": row["name"], **{key: row[key] for key in ("type", "default", "means")}}
         for row in list_keys()
-        if _is_key(name, row["name"])
+        if _is_key(name, row["name"]) or _is_key(name, _mapping_of(row["name"]))
     ]
     users: dict[str, list[str]] = {row["name"]: row["algorithms"] for row in list_options()}
     options = [
@@ -391,6 +391,11 @@ def _describe_setting(name: str) -> ListingRow:
     found = {"keys of a file": keys, "options": options}
     what = " and ".join(word for word, rows in (("key", keys), ("option", options)) if rows)
     return {"name": name, "what": what} | found if what else {}
+
+
+def _mapping_of(path: str) -> str:
+    """Return the path of the mapping that a key is in."""
+    return path.rpartition(".")[0].removesuffix(".NAME")
 
 
 def _is_key(text: str, path: str) -> bool:

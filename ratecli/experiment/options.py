@@ -97,6 +97,8 @@ def unknown_option(found: type[Solver], key: str, known: Collection[str]) -> Dia
     """Return an E101 for an option that a class does not have."""
     fault, now = unknown_key((key,), known), found.renamed.get(key)
     hint = f"the option is called '{now}' now" if now else found.absent.get(key)
+    if not hint and "model" in known:
+        hint = f"{fault.help}; parameters of a model belong to `model`: {{NAME: {{{key}: ...}}}}"
     return dataclasses.replace(fault, help=hint) if hint else fault
 
 

@@ -296,7 +296,8 @@ class _Parser:
                 columns = self.one_or_several(lambda: self.column("`by=`"), "the columns")
             if self.take(","):
                 if not self.take_word("min_rows", "="):
-                    self.unexpected("after the columns, only `min_rows=` is expected")
+                    hint = "put several columns in brackets: by=[sex, race]"
+                    self.unexpected("after the columns, only `min_rows=` is expected", hint)
                 found = self.match(_NUMBER)
                 if found is None:
                     self.unexpected("a number is expected")
@@ -371,7 +372,9 @@ class _Parser:
         named = found is not None and (found[0][0].isalpha() or found[0][0] == "_")
         if not found or not named or found[0] in KEYWORDS:
             self.at = start
-            self.unexpected(f"a name is expected in {what}")
+            hint = "write the column first, and `and` for both ends: age >= 30 and age < 40"
+            starts_with_number = found is not None and math.isfinite(parse_number(found[0]))
+            self.unexpected(f"a name is expected in {what}", hint if starts_with_number else None)
         return Name(*found)
 
     def value(self) -> str | float:

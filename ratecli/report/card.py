@@ -39,7 +39,7 @@ from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.ledger.violations import measured_violation
 from ratecli.rates.expression import Slice
 from ratecli.rates.parser import parse_conditions
-from ratecli.report.certificates import collect_certificates
+from ratecli.report.certificates import RATIO_NOTE, collect_certificates
 from ratecli.report.groups import LEVEL, estimate_share, seed_groups
 from ratecli.report.html import render_template
 from ratecli.report.sheet import (
@@ -71,7 +71,7 @@ SPLITS = {
 }
 CERTIFIED = (
     "Tested on rows that training did not see. A model that violates a constraint passes with a "
-    "probability of at most delta."
+    "probability of at most delta. " + RATIO_NOTE
 )
 RATES = {
     "positive_rate": "positive decisions",

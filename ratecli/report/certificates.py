@@ -14,12 +14,13 @@ from ratecli.ledger.view import Ledger
 from ratecli.report.groups import SeedGroup, group_by
 from ratecli.report.sheet import Sheet, SheetRow, make_sheet, number_cell, share_cell, share_tone
 
+RATIO_NOTE = "Of a limit on a ratio, A / B >= c, the bound is that of c B - A."
 NOTE = (
     "A test passes if the upper bound of its interval is at most 0. A classifier that violates the "
     "constraint passes with a probability of at most delta over the sampling of the safety rows. "
     "For an approximate bound, this holds approximately, if there are many rows. A passed test "
     "holds for the named kind of classifier: deterministic decisions, or randomized ones that are "
-    "sampled anew each time, but not for a threshold on them."
+    "sampled anew each time, but not for a threshold on them. " + RATIO_NOTE
 )
 SEVERAL_NOTE = (
     " Up to {count} models were tested on the same rows of a seed. Choose one before the test, or "

@@ -68,13 +68,19 @@ def make_sheet(title: str, rows: Iterable[SheetRow], note: str = "") -> Sheet:
     return Sheet(title, titles, tuple(cells), note)
 
 
+HUGE = 1e9
+"""Numbers from here on have an exponent."""
+
+
 def format_number(value: float) -> str:
-    """Format with four decimals, or three significant digits for tiny or huge numbers."""
+    """Format with four decimals, fewer for large numbers, or three digits for tiny or huge ones."""
     if not math.isfinite(value):
         return str(value)
     value = 0.0 if abs(value) < ROUNDING else value
-    plain = value == 0 or LAST_DIGIT <= abs(value) < 1e5
-    return f"{value:.4f}" if plain else f"{value:.3g}"
+    if value and not LAST_DIGIT <= abs(value) < HUGE:
+        return f"{value:.3g}"
+    decimals = 4 - 2 * sum(abs(value) >= limit for limit in (1e3, 1e5))
+    return f"{value:.{decimals}f}"
 
 
 def format_signed(value: float) -> str:

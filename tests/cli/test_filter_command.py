@@ -226,7 +226,7 @@ BAD = [
     (["--by", "gaps"], 4, "error[E411]: 'gaps' is empty in 2 training rows"),
     (["--disclosivity", "1.5"], 2, "error[E104]: disclosivity must be from 0 to 1, not 1.5"),
     (["--test", "1"], 2, "error[E104]: the parts of the split"),
-    (["--test", "half"], 2, "error[E104]: 'test' must be a number such as 0.05"),
+    (["--test", "half"], 2, "error[E104]: 'test' must be a number such as 0.5"),
     (["--algorithm", "balanced"], 2, "error[E202]: no filter is called 'balanced'"),
     (["-o", "people.csv"], 2, "error[E104]: 'people.csv' is the table itself"),
     (["-o", "no/kept.csv"], 2, "error[E505]: cannot write to 'no/kept.csv'"),

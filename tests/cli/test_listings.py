@@ -140,6 +140,7 @@ def test_every_name_can_be_shown(cli, name):
         ("show datasets.mine.split.by", 0, r"datasets\.NAME\.split\.by +text "),
         ("show holds", 0, r"algorithms\.NAME\.holds +train \| validation \| new_rows"),
         ("show iterations", 0, r"majorize +whole number, at least 1 +8 (.*\n)+ +seldonian +"),
+        ("show safety", 0, r"safety +mapping(.*\n)+ +safety\.aim "),
         ("show guarantee", 0, r"what: +plot and key\n(.*\n)+ +safety\.guarantee +each \| joint"),
         ("show w402", 0, r"means: +A constraint holds on training rows"),
         ("show error", 0, r"what: +metric and status of a trial\n(.*\n)+ +the trial crashed"),

@@ -210,7 +210,7 @@ FILTERS = [
     ("E104", "filter: {balance: ⟦[]⟧}", "'balance' must not be empty"),
     ("E101", "filter: {⟦balans⟧: sex}", "unknown key 'balans'"),
     ("E104", "filter: {balance: sex, disclosivity: ⟦1.5⟧}", "at least 0 and at most 1, not 1.5"),
-    ("E104", "filter: {balance: sex, disclosivity: ⟦10%⟧}", "such as 0.05 or 1/20"),
+    ("E104", "filter: {balance: sex, disclosivity: ⟦10%⟧}", "such as 0.5 or 1/2"),
     ("E103", "filter: {balance: sex, disclosivity: ⟦true⟧}", "or a name of the sweep"),
     ("E103", "filter: {balance: sex, take: ⟦1⟧}", "'take' must be text"),
     ("E103", "filter: {balance: sex, algorithm: ⟦[a, b]⟧}", "a name with its options, not a list"),

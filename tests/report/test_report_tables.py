@@ -146,7 +146,7 @@ def test_satisfied_constraints_count_trials(example):
 
 NUMBERS = {
     0.0: "0.0000", -1.2e-16: "0.0000", 0.12345678: "0.1235", -0.00049: "-0.0005", 3.2e-7: "3.2e-07",
-    1234567.0: "1.23e+06", math.nan: "nan", -math.inf: "-inf",
+    1234.567: "1234.57", 1234567.0: "1234567", 1.23e9: "1.23e+09", math.nan: "nan", -math.inf: "-inf",
 }  # fmt: skip
 
 

@@ -241,6 +241,11 @@ def test_a_score_is_compared_with_a_stored_model(folder):
         ([SCORES + "{s: 3}"], "E103", "the name of a column or file"),
         ([SCORES + "[risk]", "datasets.people.stream=true"], "E104", "cannot be combined"),
         (["algorithms=[unconstrained: {model: {score: {names: risk}}}]"], "E101", "'name'"),
+        (
+            ["algorithms=[unconstrained: {max_depth: 3}]"],
+            "E101",
+            "`model`: {NAME: {max_depth: ...}}",
+        ),
         (["algorithms=[unconstrained: {model: {score: {name: risk, threshold: x}}}]"], "E103", ""),
         (["algorithms=[unconstrained: {model: {score: [risk]}}]"], "E103", "write {score: NAME}"),
         (["algorithms=[mixture: {model: {score: risk}}]"], "E104", "an existing score"),

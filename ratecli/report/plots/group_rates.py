@@ -21,11 +21,12 @@ from ratecli.report.sheet import estimate_cell, format_point, format_scalar
 FILE = "group-rates"
 MAX_PANELS = 3
 MAX_ROWS = 12
-ROW_HEIGHT, LINE_HEIGHT, MARGIN = 0.36, 0.17, 0.75
-"""Least height of a row, of a line of its title, and of a panel's title and axis, in inches."""
+ROW_HEIGHT, LINE_HEIGHT, MARK_HEIGHT, MARGIN = 0.36, 0.17, 0.07, 0.75
+"""Least height of a row, of a line of its title and of a group's mark, and of a panel's title and
+axis, in inches."""
 MIN_WIDTH = 5.0
 TITLE_WIDTH = 28
-SPREAD = 0.5
+SPREAD = 0.65
 """Share of a row's height that its groups take."""
 
 Rows = list[tuple[str, SeedGroup]]
@@ -86,7 +87,8 @@ def draw_group_rates(ledger: Ledger) -> Canvas:
     canvas = Canvas("Rates by group", what, panels=max(len(kinds), 1))
     width, _ = canvas.figure.get_size_inches()
     names = [textwrap.fill(name, TITLE_WIDTH) for name, _ in rows]
-    row_height = max([ROW_HEIGHT, *(LINE_HEIGHT * (name.count("\n") + 1) for name in names)])
+    lines = max((name.count("\n") + 1 for name in names), default=1)
+    row_height = max(ROW_HEIGHT, LINE_HEIGHT * lines, MARK_HEIGHT * len(groups) / SPREAD)
     canvas.figure.set_size_inches(max(width, MIN_WIDTH), MARGIN + row_height * max(len(rows), 2))
     cut = 0
     for kind, own in kinds.items():
