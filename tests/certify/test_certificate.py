@@ -308,7 +308,7 @@ def consistent(failures):
     ],
 )
 def test_failure_rate_summed_over_all_outcomes(text, method, bound):
-    first, second = 9, 14
+    first, second = 7, 11
     test, rng = rules(text, groups(a=first, b=second)), np.random.default_rng(0)
     uppers = np.empty((first + 1, second + 1))
     for i, j in itertools.product(range(first + 1), range(second + 1)):

@@ -173,7 +173,7 @@ def test_an_interrupt_in_a_destructor_is_not_lost(cluster):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("local", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_interrupt_ends_trials_on_a_cluster(cluster, tmp_path, local):
     lock = tmp_path / "lock"
     program = (

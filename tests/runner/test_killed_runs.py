@@ -114,7 +114,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(tmp_path, jobs, ki
     assert_complete(ledger, jobs, uninterrupted)
 
 
-@pytest.mark.parametrize(("jobs", "whole_group"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize(("jobs", "whole_group"), [(1, False), (2, True)])
 def test_an_interrupted_run_keeps_finished_trials(tmp_path, jobs, whole_group):
     ledger = tmp_path / "trials.sqlite"
     with child(ledger, jobs, 1000, 0.02) as process:

@@ -276,8 +276,6 @@ def test_exact_equality_of_two_rates_is_solved_to_the_gap():
 
 OBJECTIVES = ("error", "error", "positive_rate", "0.5 * fnr + 2 * fpr", "1 - recall")
 
-HARD = {"recall", "fpr", "precision", "coverage", "four"}
-"""What can often not be met without a bias, which takes long to find out."""
 
 ALGORITHM_2 = {
     "maximization": Majorize(3, inner="cutting_plane", chooser="maximization"),
@@ -346,9 +344,8 @@ def is_certified(goals: Problem, solution: Solution, solver: Majorize, met: int)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("intercept", INTERCEPTS)
 def test_iterates_are_feasible_and_never_get_worse(family, intercept):
-    """Some of either storage, of either kind of points, 2 to 6 steps."""
-    hard = intercept == "none" and family in HARD
-    solvers = [Majorize(2 + seed % 5, intercept=intercept) for seed in range(2 if hard else 3)]
+    """Some of either storage, of either kind of points, 2 and 3 steps."""
+    solvers = [Majorize(2 + seed % 5, intercept=intercept) for seed in range(2)]
     problems = [random_problem(family, seed) for seed in range(len(solvers))]
     found = [
         holds(goals, run(solver, goals), solver)

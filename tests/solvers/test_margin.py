@@ -161,7 +161,7 @@ def test_a_rate_of_one_over_few_rows_is_not_certain(positives):
 
 
 POPULATION = problem(smooth_rows(7, n=20_000), Rules(RATIO_RULE))
-DRAWS = 25
+DRAWS = 16
 
 
 ON_TREES = PostShift(model=TREES, scores={"folds": 3})
@@ -201,7 +201,7 @@ LATIN = [(rule, name, (k + j) % 3) for k, rule in enumerate(GAPS) for j, name in
 @pytest.mark.parametrize(("rule", "name", "sample"), LATIN)
 def test_margin_never_returns_a_model_worse_than_a_constant(rule, name, sample):
     """Constants satisfy all these rules without noise; tightening beyond the tolerance led to worse."""
-    seed, n = [(0, 60), (2, 120), (3, 400)][sample]
+    seed, n = [(0, 60), (2, 120), (3, 200)][sample]
     given = split_problem(seed, Rules(GAPS[rule]), n=n)
     found = guarded(given, "new_rows", level=0.95, solver=SOLVERS[name])
     if found.variants:
