@@ -26,14 +26,23 @@ def _smaller(a: float, b: float) -> float:
 
 @numba.njit(cache=True)
 def move_to_hinges(
-    u: Any, kind: Any, up: Any, down: Any, sigma: float, slopes: Any, moving: Any, sums: Any
+    u: Any,
+    kind: Any,
+    up: Any,
+    down: Any,
+    sigma: float,
+    slopes: Any,
+    state: Any,
+    sums: Any,
+    counts: Any,
 ) -> float:
     """Find the point y (n,) nearest to u under hinges of weights `up` on +y and `down` on -y.
 
     Rows of one `kind` (n,) have the same weights; those are (K,). Each row moves towards its hinges
-    by their slope over sigma, and stops at a corner. Sets the slopes sigma (u - y) and `moving`: 2
-    if the hinge on +y changes with y, plus 1 if that on -y does. Adds the two hinges at y to `sums`
-    (K, 2), and returns the sum of squared slopes.
+    by their slope over sigma, and stops at a corner. Sets the slopes sigma (u - y) and `state`: 4
+    times the kind, plus 2 if the hinge on +y changes with y, plus 1 if that on -y does. Adds the
+    two hinges at y to `sums` (K, 2) and the number of rows of each state to `counts` (4 K,), and
+    returns the sum of squared slopes.
     """
     squares, inverse, corner = 0.0, 1 / sigma, RAMP_CORNER * sigma
     for i in range(len(u)):
@@ -47,7 +56,9 @@ def move_to_hinges(
         y = u[i] - slope * inverse
         between = (low >= middle) & (high <= 0)
         slopes[i] = slope
-        moving[i] = 2 * (between | (high >= -least)) + (between | (low <= least))
+        s = 4 * k + 2 * (between | (high >= -least)) + (between | (low <= least))
+        state[i] = s
+        counts[s] += 1
         sums[k, 0] += _larger(RAMP_CORNER + y, 0.0)
         sums[k, 1] += _larger(RAMP_CORNER - y, 0.0)
         squares += slope * slope
@@ -74,18 +85,23 @@ def conjugate_of_hinges(slopes: Any, kind: Any, up: Any, down: Any) -> float:
 
 @numba.njit(cache=True)
 def add_transposed_products(
-    starts: Any, columns: Any, values: Any, slopes: Any, found: Any
+    starts: Any, columns: Any, values: Any, slopes: Any, state: Any, tilts: Any, found: Any
 ) -> None:
-    """Add the product of X' and each of k vectors of slopes (k, n) to `found` (k, d).
+    """Add X' slopes to `found[0]`, and to `found[1 + j]` X' times row j of `tilts` (k, 4 K).
 
-    Slopes of 0, which are frequent, are skipped.
+    Each of the n rows has the tilt of its `state`. Slopes of 0, which are frequent, are skipped.
     """
-    for i in range(slopes.shape[1]):
-        for j in range(len(slopes)):
-            slope = slopes[j, i]
-            if slope != 0:
-                for k in range(starts[i], starts[i + 1]):
-                    found[j, columns[k]] += values[k] * slope
+    for i in range(len(slopes)):
+        begin, end = starts[i], starts[i + 1]
+        slope = slopes[i]
+        if slope != 0:
+            for k in range(begin, end):
+                found[0, columns[k]] += values[k] * slope
+        for j in range(len(tilts)):
+            tilt = tilts[j, state[i]]
+            if tilt != 0:
+                for k in range(begin, end):
+                    found[1 + j, columns[k]] += values[k] * tilt
 
 
 @numba.njit(cache=True)

@@ -50,9 +50,12 @@ class ProxPoint:
     ----------
     slopes
         (n,) sigma (u - y) at the point y, a slope of the Lagrangian's hinges there.
-    moving
-        (n,) which of a row's hinges change with u: 2 for that on +y, plus 1 for that on -y. Rows
-        with 0 stay at a corner of their hinge (-1/2 or 1/2) under small changes of u.
+    state
+        (n,) 4 times the kind of each row, plus which of its hinges change with u: 2 for that on +y
+        and 1 for that on -y. Rows with neither stay at a corner of their hinge (-1/2 or 1/2) under
+        small changes of u. Rows of one state have equal tilts.
+    counts
+        (4 K,) number of rows of each state.
     values
         (m + 1,) objective without the regularizer and constraint values at y, margins added.
     value
@@ -62,14 +65,10 @@ class ProxPoint:
     problem: ConvexProblem
     v: Array
     slopes: Array
-    moving: NDArray[np.uint8]
+    state: NDArray[np.intp]
+    counts: NDArray[np.intp]
     values: Array
     value: float
-
-    @cached_property
-    def state(self) -> NDArray[np.intp]:
-        """(n,) 4 times the kind of each row, plus `moving`: rows of one state have equal tilts."""
-        return 4 * self.problem.kind + self.moving
 
     @cached_property
     def tilts(self) -> Array:
@@ -81,8 +80,7 @@ class ProxPoint:
     @cached_property
     def gram(self) -> Array:
         """(m, m) products of the constraints' slopes."""
-        counts = np.bincount(self.state, minlength=self.tilts.shape[1])
-        return np.asarray((self.tilts * counts) @ self.tilts.T)
+        return np.asarray((self.tilts * self.counts) @ self.tilts.T)
 
 
 @dataclass(frozen=True)
@@ -100,13 +98,14 @@ class ProximalOperator:
 
     def at(self, u: Array, v: Array) -> ProxPoint:
         """Return the nearest point at fixed multipliers."""
-        problem, slopes, moving = self.problem, np.empty(len(u)), np.empty(len(u), dtype=np.uint8)
-        sums, bounds = np.zeros((problem.up.shape[1], 2)), problem.bounds_by_kind(v)
-        squares = move_to_hinges(u, problem.kind, *bounds, self.sigma, slopes, moving, sums)
+        problem, slopes, state = self.problem, np.empty(len(u)), np.empty(len(u), dtype=np.intp)
+        kinds, bounds = problem.up.shape[1], problem.bounds_by_kind(v)
+        sums, counts = np.zeros((kinds, 2)), np.zeros(4 * kinds, dtype=np.intp)
+        squares = move_to_hinges(u, problem.kind, *bounds, self.sigma, slopes, state, sums, counts)
         values = problem.of_hinges(sums)
         values[1:] += self.margin
         value = float(values[0] + v @ values[1:]) + squares / (2 * self.sigma)
-        return ProxPoint(problem, v, slopes, moving, values, value)
+        return ProxPoint(problem, v, slopes, state, counts, values, value)
 
     def nearest(self, u: Array, v: Array, most: float = np.inf) -> ProxPoint:
         """Return the nearest point at the best multipliers, searched from v on.
@@ -204,15 +203,17 @@ def _sum_of_squares(rows: DesignMatrix, chosen: NDArray[np.intp], sparsely: bool
     return np.asarray(sum(A.T @ A for A in map(rows.dense, blocks)))
 
 
-def _pull_all(rows: DesignMatrix, slopes: Array) -> Array:
-    """Return (k, width) the pull of each of k vectors of slopes (k, n)."""
-    found = np.zeros((len(slopes), rows.width))
+def _pull_all(rows: DesignMatrix, near: ProxPoint, tilts: Array) -> Array:
+    """Return (1 + k, width) the pull of the slopes of `near`, and of each of `tilts` (k, 4 K)."""
+    found = np.zeros((1 + len(tilts), rows.width))
     if isinstance(rows.X, np.ndarray):
-        found[:, : rows.X.shape[1]] = slopes @ rows.X
+        width = rows.X.shape[1]
+        found[0, :width] = near.slopes @ rows.X
+        found[1:, :width] = tilts[:, near.state] @ rows.X
     else:
-        add_transposed_products(*rows.compressed, slopes, found)
+        add_transposed_products(*rows.compressed, near.slopes, near.state, tilts, found)
     if rows.biased:
-        found[:, -1] = slopes.sum(axis=1)
+        found[0, -1], found[1:, -1] = near.slopes.sum(), tilts @ near.counts
     return found
 
 
@@ -280,8 +281,7 @@ class MoreauEnvelope:
 
     def at(self, w: Array, z: Array, near: ProxPoint) -> EnvelopePoint:
         binding = (near.v > 0) & (near.v < self.prox.price) & (near.gram.diagonal() > 0)
-        slopes = np.concatenate([near.slopes[None], near.tilts[binding][:, near.state]])
-        pulled = _pull_all(self.ramp.rows, slopes)
+        pulled = _pull_all(self.ramp.rows, near, near.tilts[binding])
         energy, gradient = (
             self.ramp.regularizer(w) + near.value,
             self.ramp.penalties * w + pulled[0],
@@ -331,7 +331,7 @@ class MoreauEnvelope:
         gram = near.gram[np.ix_(here.binding, here.binding)]
         gram[np.diag_indices(len(gram))] *= 1 + NEWTON_RIDGE
         extra = np.linalg.solve(np.linalg.cholesky(gram), here.extra)
-        corner = np.flatnonzero(near.moving == 0)
+        corner = np.flatnonzero(near.state & 3 == 0)
         p = -solve_newton_system(ramp, corner, extra, self.prox.sigma, here.gradient)
         along, follow = ramp.rows.scores(p), np.zeros(len(here.binding))
         moved = np.bincount(near.state, along, near.tilts.shape[1])
