@@ -232,15 +232,20 @@ class Encoder:
         """Return (n, d) features; a ready-made matrix without counts is returned unchanged."""
         if table.matrix is not None and not self.blocks:
             return table.matrix if self.idf is None else _tf_idf(table.matrix, self.idf)
-        shape = (len(table), len(self.blocks))
-        columns, values = np.empty(shape, dtype=np.int64), np.empty(shape)
-        start = 0
+        shape, width = (
+            (len(table), len(self.blocks)),
+            sum(len(block.names) for block in self.blocks),
+        )
+        values, start = np.empty(shape), 0
+        if width == len(self.blocks) and "text" not in self.kinds.values():
+            for k, block in enumerate(self.blocks):
+                values[:, k] = block.entries(table)[1]
+            return values  # each block has one feature
+        columns = np.empty(shape, dtype=np.int64)
         for k, block in enumerate(self.blocks):
             place, values[:, k] = block.entries(table)
             columns[:, k] = start + place
             start += len(block.names)
-        if start == len(self.blocks) and "text" not in self.kinds.values():
-            return values  # each block has one feature
         return features_of_entries(columns, values, start)
 
 

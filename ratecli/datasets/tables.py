@@ -198,7 +198,10 @@ def read_own_table(file: TableFile, categorical: Collection[str] = ()) -> pd.Dat
 def _read(file: TableFile, categorical: tuple[str, ...], sha256: str) -> pd.DataFrame:
     del sha256  # part of the cache key: a changed file is read again
     table = file.read()
-    return typed_columns(file.path, table, table.column_names, categorical)
+    found = typed_columns(file.path, table, table.column_names, categorical)
+    del table
+    pa.default_memory_pool().release_unused()
+    return found
 
 
 def typed_columns(
@@ -214,7 +217,7 @@ def typed_columns(
         name: pd.Series(values, index, dtype=object) if values.dtype == object else values
         for name, values in arrays.items()
     }
-    return pd.DataFrame(columns, index)
+    return pd.DataFrame(columns, index, copy=False)
 
 
 def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:

@@ -17,6 +17,8 @@ Intercept = Literal["regularized", "unregularized", "none"]
 MAX_DENSE_ENTRIES = 2**22
 """Up to so many entries, a dense copy of the features with their ones is kept (32 MiB)."""
 
+BLOCK_BYTES = 2**19
+"""Size of a block of dense rows that stays in the cache."""
 MAX_MERGED_SHARE = 0.9
 """Rows are merged if at most this part of them remains, because it copies the features."""
 
@@ -119,6 +121,12 @@ def compact(X: Features) -> Features:
     ):
         return X
     return np.asarray(X.toarray())
+
+
+def row_blocks(X: NDArray[Any]) -> list[slice]:
+    """Return blocks of rows (n, d) that are small enough to stay in the cache."""
+    size = max(BLOCK_BYTES // max(X.shape[1] * X.dtype.itemsize, 1), 1)
+    return [slice(k, k + size) for k in range(0, len(X), size)]
 
 
 def merge_equal_rows(X: Features, costs: Array) -> tuple[Features, Array]:

@@ -26,7 +26,7 @@ from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ratecli.models.base import Array
-from ratecli.solvers.design_matrix import MAX_DENSE_ENTRIES, DesignMatrix
+from ratecli.solvers.design_matrix import MAX_DENSE_ENTRIES, DesignMatrix, row_blocks
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.loops import (
     add_squares_of_rows,
@@ -207,9 +207,9 @@ def _pull_all(rows: DesignMatrix, near: ProxPoint, tilts: Array) -> Array:
     """Return (1 + k, width) the pull of the slopes of `near`, and of each of `tilts` (k, 4 K)."""
     found = np.zeros((1 + len(tilts), rows.width))
     if isinstance(rows.X, np.ndarray):
-        width = rows.X.shape[1]
-        found[0, :width] = near.slopes @ rows.X
-        found[1:, :width] = tilts[:, near.state] @ rows.X
+        for block in row_blocks(rows.X):
+            slopes = np.concatenate([near.slopes[None, block], tilts[:, near.state[block]]])
+            found[:, : rows.X.shape[1]] += slopes @ rows.X[block]
     else:
         add_transposed_products(*rows.compressed, near.slopes, near.state, tilts, found)
     if rows.biased:
