@@ -174,7 +174,7 @@ class ThreePlayer(Solver):
     shrink: Literal["rates", "metrics"] = "rates"
     hashed: bool = False
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     one_sided: ClassVar[bool] = True
     streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None, "model": LINEAR_MODEL}
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
