@@ -14,11 +14,12 @@ Features: TypeAlias = NDArray[np.float64] | sparse.csr_array
 SPARSE_BELOW = 0.3
 
 
-def append_columns(X: Features, columns: Array) -> Features:
+def append_columns(X: Features, columns: Array, dtype: type[np.floating] = np.float64) -> Features:
     """Return X (n, d) followed by other columns (n, k), dense or sparse as X is."""
     if isinstance(X, np.ndarray):
-        return np.hstack([X, columns])
-    return sparse.csr_array(sparse.hstack([X, sparse.csr_array(columns)], format="csr"))
+        return np.hstack([X, columns], dtype=dtype)
+    parts = [X, sparse.csr_array(columns)]
+    return sparse.csr_array(sparse.hstack(parts, format="csr", dtype=dtype))
 
 
 def features_of_entries(columns: NDArray[np.int64], values: Array, width: int) -> Features:

@@ -107,9 +107,9 @@ class DesignMatrix:
         return X if isinstance(X, np.ndarray) else np.asarray(X.toarray())
 
 
-def add_ones_column(X: Features) -> Features:
+def add_ones_column(X: Features, dtype: type[np.floating] = np.float64) -> Features:
     """Return X with a column of ones, which makes the bias a regularized weight."""
-    return append_columns(X, np.ones((X.shape[0], 1)))
+    return append_columns(X, np.ones((X.shape[0], 1), dtype), dtype)
 
 
 def compact(X: Features) -> Features:

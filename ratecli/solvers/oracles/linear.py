@@ -82,7 +82,7 @@ SIGMOID_SHARPNESS = (1.0, 3.0)
 """Sharpness of successive descents, each started at the end of the one before."""
 MAX_SMOOTH_STEPS = 30
 MANY_ENTRIES = 10**7
-"""Entries of dense features from which on a descent uses single precision."""
+"""Stored entries of features from which on a descent uses single precision."""
 ROUGH_DECREASE = 1e-5
 """Relative decrease of the cost in a step at which such a descent ends."""
 
@@ -114,16 +114,12 @@ class LinearOracle:
 
     @cached_property
     def _features(self) -> Features:
-        """(m, d + 1) features and a column of ones; those of many dense rows in single precision.
+        """(m, d + 1) features and a column of ones; large ones in single precision.
 
         A descent does not need more: reading the features takes most of its time.
         """
-        X = self.rows.X
-        if isinstance(X, np.ndarray) and X.size >= MANY_ENTRIES:
-            found = np.ones((X.shape[0], X.shape[1] + 1), dtype=np.float32)
-            found[:, :-1] = X
-            return found
-        return compact(add_ones_column(X))
+        single = self.rows.X.size >= MANY_ENTRIES
+        return compact(add_ones_column(self.rows.X, np.float32 if single else np.float64))
 
     @cached_property
     def _blocks(self) -> list[tuple[slice, Features, Features]]:
@@ -131,7 +127,7 @@ class LinearOracle:
         X = self._features
         if isinstance(X, np.ndarray):
             return [(block, X[block], X[block].T) for block in row_blocks(X)]
-        return [(slice(None), X, sparse.csr_array(X.T))]
+        return [(slice(None), X, X.T)]
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:
         """Search from the classifier `near` if it is linear, else from a logistic regression.
