@@ -114,8 +114,8 @@ class DescentPlayer(ClassifierPlayer):
         self._seen: LaneRows | StreamedLaneRows | KindRows = rows
 
     def classifier(self, answer: Floats32, lane: int) -> Threshold:
-        *weights, bias = answer[lane // WIDTH, :, lane % WIDTH].astype(float)
-        return Threshold(np.array(weights), float(bias))
+        own = answer[lane // WIDTH, :, lane % WIDTH].astype(float)
+        return Threshold(own[:-1], float(own[-1]))
 
     def is_finite(self, answer: Floats32, lane: int) -> bool:
         return bool(np.isfinite(answer[lane // WIDTH, :, lane % WIDTH]).all())

@@ -184,7 +184,7 @@ class SettingResult:
         shrink: str,
     ) -> None:
         """`shrink` is the option of `ThreePlayer`."""
-        self.program, self.played, self.lane = program, played, lane
+        self.program, self.player, self.played, self.lane = program, player, played, lane
         rates = np.stack([each.rates[:, lane] for each in played], axis=1)
         self.objectives, self.violations = program.cost(rates), program.missed(rates)
         if shrink == "metrics":
@@ -193,18 +193,26 @@ class SettingResult:
             chances, self.allowed = shrink_by_metrics(self.objectives, metrics)
         else:
             chances, self.allowed = shrink_mixture(program, rates)
-        self.classifiers = [player.classifier(each.answer, lane) for each in played]
-        self.stochastic = MixtureClassifier.of(self.classifiers, chances)
+        self.stochastic = self._mixture(chances)
         self.mean = rates @ chances
+
+    def _classifier(self, place: int) -> Classifier:
+        return self.player.classifier(self.played[place].answer, self.lane)
+
+    def _mixture(self, chances: Array) -> MixtureClassifier:
+        """Return the mixture of the iterates with positive chances (T,)."""
+        used = np.flatnonzero(chances)
+        members = [self._classifier(place) for place in used.tolist()]
+        return MixtureClassifier.of(members, chances[used])
 
     def variants(self) -> dict[str, Classifier]:
         """Return the classifiers of the solution by name."""
         counted = np.array([each.prices[0, self.lane] for each in self.played])
         return {
             "stochastic": self.stochastic,
-            "deterministic": self.classifiers[best_iterate(self.objectives, self.violations)],
-            "uniform": MixtureClassifier.of(self.classifiers, counted / counted.sum()),
-            "last": self.classifiers[-1],
+            "deterministic": self._classifier(best_iterate(self.objectives, self.violations)),
+            "uniform": self._mixture(counted / counted.sum()),
+            "last": self._classifier(-1),
         }
 
     def multipliers(self) -> dict[str, float]:
