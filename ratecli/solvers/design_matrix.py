@@ -69,7 +69,7 @@ class DesignMatrix:
     def curvature(self, weights: Array) -> Array:
         """Return the weighted sum (width, width) of outer squares of rows, with a bias."""
         whole = np.empty((self.width, self.width))
-        squares = self.X.T @ (sparse.diags_array(weights) @ self.X)
+        squares = self.X.T @ scale_rows(self.X, weights)
         whole[:-1, :-1] = squares.toarray() if sparse.issparse(squares) else squares
         whole[-1] = whole[:, -1] = self.pull(weights)
         return whole
@@ -121,6 +121,11 @@ def compact(X: Features) -> Features:
     ):
         return X
     return np.asarray(X.toarray())
+
+
+def scale_rows(X: Features, weights: Array) -> Any:
+    """Return X (n, d) with each row times its weight (n,)."""
+    return X * weights[:, None] if isinstance(X, np.ndarray) else sparse.diags_array(weights) @ X
 
 
 def row_blocks(X: NDArray[Any]) -> list[slice]:

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.linear import Threshold
-from ratecli.solvers.design_matrix import add_ones_column, compact, row_blocks
+from ratecli.solvers.design_matrix import add_ones_column, compact, row_blocks, scale_rows
 from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.oracles.base import OracleRows
 
@@ -223,7 +223,7 @@ class PairedRegressionOracle:
         """(d + 1, Q) coefficients of the regression of each kind's share, the bias last."""
         X, shares = add_ones_column(self.rows.X), self.rows.shares
         weights = np.asarray(shares.sum(axis=0), dtype=float)
-        parts = X.T @ (sparse.diags_array(weights) @ X), shares @ X
+        parts = X.T @ scale_rows(X, weights), shares @ X
         gram, moments = (each.toarray() if sparse.issparse(each) else each for each in parts)
         return np.asarray(np.linalg.lstsq(gram, moments.T, rcond=MIN_SINGULAR_SHARE)[0])
 
