@@ -71,7 +71,7 @@ _HELPS = {
     ">": "write >=; strict comparisons are not supported",
     **dict.fromkeys(("&", "&&"), "write `and`"),
     **dict.fromkeys(("|", "||"), "write `or`"),
-    "and": "write two constraints, or max(...) of two metrics",
+    "and": "write two constraints",
 }
 """Help for operators of other languages."""
 _SPACES = "put a name or value with spaces in quotes: 'length of stay'"
@@ -304,7 +304,7 @@ class _Parser:
                 min_rows = NumberLiteral(float(found[0]), found[1])
                 if not min_rows.value.is_integer():  # infinite, too
                     refuse("E301", f"{found[0]} is not a whole number of rows", found[1])
-        self.expect(")", "the arguments")
+        self.expect(")", "the arguments", _SPACES if columns else None)
         return replace(node, arguments=tuple(values), by=columns, joint=joint, min_rows=min_rows)
 
     # lists and slices
@@ -350,7 +350,7 @@ class _Parser:
             self.at, op = before, self.operator()
             if op not in COMPARISONS:
                 if not _WORD.fullmatch(column.text):
-                    self.unexpected(f"a comparison is expected after '{column.text}'")
+                    self.unexpected(f"a comparison is expected after '{column.text}'", _SPACES)
                 return column
             self.take(op)
         if op in {"=", "!="}:

@@ -44,7 +44,8 @@ BEST_SPLITS = ("test", "validation", "train")
 SPLIT_WORDS = {"test": "new rows (test set)", "train": "training rows"}
 MAX_SENTENCES = 12
 """Maximum number of tasks with a sentence of their own."""
-EXPECTED = "is trained to do so with a stated probability, which no test set contradicts"
+MIN_STATED_SHARE = 0.5
+"""A setting that is estimated to keep its promise less often than this is no answer."""
 MAX_NAMED = 3
 """More constraints are counted instead of named."""
 
@@ -83,6 +84,7 @@ class Candidate:
         complete = len(samples) == len(found)
         share = math.prod(each.share for each in samples) if complete else 0.0
         stated = complete and bool(levels) and all(each.keeps_level for each in samples)
+        stated &= share >= MIN_STATED_SHARE
         answered = 2 * objective.n >= group.ended
         is_kept = answered and (share >= DEFAULT_LEVEL or stated)
         return cls(group, objective, share, violation, min(levels, default=None), is_kept)
@@ -98,6 +100,11 @@ class Candidate:
     def is_measured(self) -> bool:
         """Whether constraints hold often enough by the test sets, not only by `holds`."""
         return self.share >= DEFAULT_LEVEL
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether most of its models are no better than a constant decision."""
+        return 2 * self.group.constants > self.objective.n
 
     @property
     def name(self) -> str:
@@ -224,7 +231,7 @@ def _best_row(ledger: Ledger, answer: Answer, split: str) -> SheetRow:
     best, point = answer.best, answer.best.group.point
     none = SheetCell(f"none (closest: {best.name})", tone="bad", more=answer.reason)
     row: list[tuple[str, Any]] = list(answer.task.items())
-    row.append(("best", best.name if best.is_kept else none))
+    row.append(("best", _best_cell(best) if best.is_kept else none))
     if others := [each for each in ledger.sweep if each not in answer.task]:
         row.append(("at", format_point({each: point[each] for each in others if each in point})))
     shown = ShownObjective.of(ledger)
@@ -241,6 +248,12 @@ def _best_row(ledger: Ledger, answer: Answer, split: str) -> SheetRow:
         ("holds in", SheetCell(f"{best.share:.2f}{stated}", best.share, tone)),
         ("satisfied in", satisfied_cell([best.group], split)),
     ]
+
+
+def _best_cell(best: Candidate) -> SheetCell:
+    if best.is_constant:
+        return SheetCell(f"{best.name}, no better than a constant", tone="bad")
+    return SheetCell(best.name)
 
 
 def incomplete_notes(ledger: Ledger) -> list[str]:
@@ -282,9 +295,13 @@ def _overview(ledger: Ledger, found: Sequence[Answer], kept: Sequence[Answer], r
         hint = " The key holds: new_rows makes algorithms aim at that."
         hint = "" if "new_rows" in entries else hint
         return f"No setting {satisfied} in {DEFAULT_LEVEL:.0%} of trials, at any of {points}.{hint}"
-    text = f"At {len(kept)} of {points}, a setting {satisfied}"
-    if not all(each.best.is_measured for each in kept):
-        text += f", or {EXPECTED}"
+    measured = [each for each in kept if each.best.is_measured]
+    text = f"At {len(measured)} of {points}, a setting {satisfied}"
+    if more := len(kept) - len(measured):
+        text += f"; at {more}{' more' * bool(measured)}, one is trained to satisfy the constraints "
+        text += "with the probability in `holds`, and the test sets are too small to decide"
+    if constant := sum(each.best.is_constant for each in kept):
+        text += f". At {constant}, the best is no better than the same decision for everyone"
     shown = ShownObjective.of(ledger)
     costs = [shown.estimate(each.cost).mean for each in kept]
     means = [mean for mean in costs if mean is not None]
@@ -326,6 +343,8 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
             f"{start} setting satisfies {rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials. "
             f"The closest is {best.name}: {count}; {shown.name} {amount}.{reason}"
         )
+    if best.is_constant:
+        count += "; it is no better than the same decision for everyone"
     which = f"that satisfy {rules} on {rows}"
     if not best.is_measured:
         which = f"expected to satisfy {rules} on new rows with probability {best.level:.3g}"

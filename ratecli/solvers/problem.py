@@ -138,6 +138,17 @@ class Problem:
             found[goal.name] = np.nan if undefined else float(worst)
         return found
 
+    def nearest_miss(self, rates: Array) -> str:
+        """Return which constraint the least violating of rates (K, T) violate, and by how much.
+
+        Violations are those that reports show: a limit of a ratio is compared with the ratio.
+        """
+        index = self.rates.index()
+        found = np.array([values(goal.expression, rates, index) for goal in self.constraints])
+        found = np.nan_to_num(found, nan=np.inf)
+        worst = found[:, found.max(axis=0).argmin()]
+        return f"'{self.constraints[worst.argmax()].name}' by {worst.max():.3g}"
+
     def worst_violation(self, rates: Array) -> float:
         """Return the violation of the worst constraint, 0 if all hold; undefined counts as 1."""
         found = np.array(list(self.violations(rates).values()))

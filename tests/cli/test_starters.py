@@ -121,7 +121,7 @@ def test_own_table_from_init_to_plot(folder, cli):
         'groups   "sex": "F" (200 rows), "M" (200 rows)',
         'features "job title", "age", "score"',
         'left out "id": 400 different texts: probably a row ID',
-        "chosen   mixture, if groups are unknown when decisions are made, and decisions may be random",
+        "chosen   mixture: the choice if groups are unknown when decisions are made, and decisions may be random",
         "wrote exp.yaml; next: ratecli run exp.yaml",
     ]
     experiment, _ = load_experiment(folder / "exp.yaml")
@@ -381,6 +381,7 @@ def test_a_table_whose_columns_are_all_used(folder, cli):
     [
         ([f"{k},5" for k in range(100)], "numbers with a decimal comma: write them with a point"),
         ([f"c{k}" for k in range(100)], "100 different texts: probably a row ID"),
+        ([*map(str, range(99)), "unknown"], 'numbers, except for "unknown": leave such cells empty'),
         ([f"c{k % 90}" for k in range(100)], "90 different texts, too many for categories"),
     ],
 )

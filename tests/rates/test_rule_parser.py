@@ -171,6 +171,8 @@ def test_syntax_errors_point_at_the_token(mark, message):
         ("tpr[sex «==» Female]", parse_constraint, "E301", "single ="),
         ("tpr[«30» <= age < 40] <= 1", parse_constraint, "E301", "age >= 30 and age < 40"),
         ("max_gap(tpr, by=sex, «race») <= 1", parse_constraint, "E301", "by=[sex, race]"),
+        ("tpr[Länge «(»Tage) > 10] <= 1", parse_constraint, "E301", "in quotes"),
+        ("max_gap(tpr, by=prior «visits») <= 1", parse_constraint, "E301", "in quotes"),
         ("tpr[women «&» old] <= 1", parse_constraint, "E301", "write `and`"),
         ("tpr[women «||» old] <= 1", parse_constraint, "E301", "write `or`"),
         # mixed chains

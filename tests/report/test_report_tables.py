@@ -222,14 +222,18 @@ def test_the_closest_candidate_if_none_is_feasible():
     )
 
 
-@pytest.mark.parametrize(("error", "level", "name"), [
-    (0.0, None, "none (closest: a (main))"),
-    (0.0, 0.9, "none (closest: a (main))"),  # contradicted: without noise, the constraint is violated
-    (0.2, None, "none (closest: a (main))"),
-    (0.2, 0.9, "a (main)"),  # it is expected to hold, and the test sets are too small to contradict that
+MOSTLY_BAD, BALANCED = (0.1, 0.12, 0.08, 0.1, -0.1), (0.1, -0.12, 0.08, -0.1, -0.1)
+
+
+@pytest.mark.parametrize(("values", "error", "level", "name"), [
+    (MOSTLY_BAD, 0.0, None, "none (closest: a (main))"),
+    (MOSTLY_BAD, 0.0, 0.9, "none (closest: a (main))"),  # contradicted: without noise, it is violated
+    (BALANCED, 0.2, None, "none (closest: a (main))"),
+    (BALANCED, 0.2, 0.9, "a (main)"),  # it is expected to hold; the test sets are too small to tell
+    (MOSTLY_BAD, 0.2, 0.9, "none (closest: a (main))"),  # more likely violated than not
 ])  # fmt: skip
-def test_a_stated_probability_counts_unless_test_sets_contradict_it(error, level, name):
-    ledger = ledger_of({("a", ()): [(0.2, each) for each in (0.1, 0.12, 0.08, 0.1, -0.1)]})
+def test_a_stated_probability_counts_unless_test_sets_contradict_it(values, error, level, name):
+    ledger = ledger_of({("a", ()): [(0.2, each) for each in values]})
     metric, results = ledger.plan[0].metrics["violation.parity"], {}
     for key, result in ledger.results.items():
         (value,) = (each.value for each in result.values if each.metric == metric)

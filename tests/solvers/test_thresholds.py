@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -117,6 +118,18 @@ def test_optimal_bias_is_unchanged():
     found = solved(problem(deployed, Rules({"r": "recall >= 0.1"}, "churn")))
     assert found.variants["deterministic"].bias == own.bias
     assert found.trace[0]["shift"] == 0.0
+
+
+def test_a_limit_of_precision_is_missed_in_units_of_precision():
+    rows = smooth_rows(3)
+    goals = problem(rows, Rules({"p": "precision >= 0.99", "r": "recall >= 0.5"}))
+    found = run(Thresholded(model={"score": "s"}), replace(goals, X=rows.X[:, :1]))
+    missed = []
+    for cut in rows.X[:, 0]:
+        chosen, positive = rows.X[:, 0] >= cut, rows.label > 0
+        precision, recall = (positive[chosen].mean(), chosen[positive].mean())
+        missed.append(max(0.99 - precision, 0.5 - recall))
+    assert f"violates 'p' by {min(missed):.3g}" in found.reason
 
 
 def test_constraints_without_a_common_threshold_give_no_solution():
@@ -317,7 +330,9 @@ def test_contradictory_constraints_are_infeasible():
     rows = two_groups(2, n=60)
     found = shifted(problem(rows, Rules({"r": "recall >= 0.9", "c": "positive_rate <= 0.1"})))
     assert found.status == "infeasible"
-    assert found.reason.startswith("every choice of thresholds violates some constraint by 0.")
+    assert found.reason.startswith(
+        "no choice of thresholds satisfies all constraints: the best violates '"
+    )
     shuffled = Rows(rows.X * 0, rows.label, rows.group)
     found = shifted(problem(shuffled, Rules({"r": "recall >= 0.7", "f": "fpr <= 0.3"})))
     assert found.status == "no_solution_found"

@@ -41,7 +41,7 @@ from ratecli.experiment.starters.options import Starter, StarterOptions
 from ratecli.rates.expression import Slice
 from ratecli.rates.resolve import MIN_ROWS, Conditions, cut_groups
 from ratecli.rates.sample import Floats
-from ratecli.rates.syntax import Condition, quote
+from ratecli.rates.syntax import Condition, parse_number, quote
 from ratecli.rates.table import MEASURES
 
 MAX_GROUPS = 8
@@ -53,6 +53,8 @@ MAX_CATEGORIES = 50
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
 """Texts that are dates, perhaps with a time."""
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
+MAX_STRAY_SHARE = 0.1
+"""Largest share of texts in a column of numbers."""
 LEAK_AREA = 0.99
 """Area under the ROC curve of a feature alone above which it is reported."""
 MIN_KNOWN_NUMBERS = 10
@@ -115,7 +117,7 @@ def own_table_starter(request: StarterOptions) -> Starter:
         notes.append(f"missing  {_format_counts(gaps)}: set to the mean, and marked by a feature")
     if request.goal or request.target:
         notes += [f"goal     {goal}: {goal.requirement()}" for goal in goals]
-    notes.append(f"chosen   {algorithm}, {why}")
+    notes.append(f"chosen   {algorithm}: {'the choice ' * why.startswith('if ')}{why}")
     return Starter(text, tuple(notes), _check_starter(text, request.path))
 
 
@@ -329,6 +331,9 @@ def _unusable_reason(column: pd.Series) -> str:
             return "dates: to use them, add numbers such as a year or an age"
         if all(map(DECIMAL_COMMA.fullmatch, words)):
             return "numbers with a decimal comma: write them with a point"
+        others = [word for word in words if math.isnan(parse_number(word))]
+        if len(others) <= MAX_STRAY_SHARE * len(words):
+            return f"numbers, except for {_quoted(others[0])}: leave such cells empty"
         if len(words) < len(column):
             return f"{len(words)} different texts, too many for categories"
         return f"{len(words)} different texts: probably a row ID"

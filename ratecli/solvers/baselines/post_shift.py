@@ -259,9 +259,8 @@ def solve_post_shift(
         "deterministic": classifier(single.cuts),
     }
     final = hull.rates(choices.T) @ weights  # without chances that are rounding errors of 0
-    status, reason = _status_and_reason(
-        hull, replace(optimum, rates=final), left, scored.suboptimal
-    )
+    final_optimum = replace(optimum, rates=final)
+    status, reason = _status_and_reason(problem, hull, final_optimum, left, scored.suboptimal)
     multipliers = sum_by_goal(program.owners, optimum.multipliers)
     decided = [scored.scores > thresholds(cuts)[groups.of] for cuts in choices]
     judged = scored.judged(weights @ np.array(decided, dtype=float))
@@ -278,7 +277,7 @@ def _groups_and_pools(options: PostShift, problem: Problem) -> tuple[Groups, NDA
 
 
 def _status_and_reason(
-    hull: GroupHull, optimum: HullOptimum, left: float, short: str
+    problem: Problem, hull: GroupHull, optimum: HullOptimum, left: float, short: str
 ) -> tuple[str, str]:
     """Return the status of the solution and its reason.
 
@@ -287,8 +286,8 @@ def _status_and_reason(
     """
     program = hull.program
     if not optimum.feasible:
-        missed = max(float(program.excess(optimum.rates)), 0.0)
-        reason = f"every choice of thresholds violates some constraint by {missed:.3g} or more"
+        worst = problem.nearest_miss(optimum.rates[:, None])
+        reason = f"no choice of thresholds satisfies all constraints: the best violates {worst}"
         return unmet_status(program, hull.kinds, reason)
     if program.missed(optimum.rates) == np.inf:
         reason = UNDEFINED_RATIO_REASON

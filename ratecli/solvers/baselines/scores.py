@@ -184,9 +184,7 @@ def solve_thresholded(
     missed = program.missed(rates, ROUNDING)
     feasible = missed == 0
     if not feasible.any():
-        nearest = rates[:, missed.argmin()]
-        excess = [float(program.value(form, nearest)) for form in program.constraints]
-        worst = f"'{program.owners[int(np.argmax(excess))]}' by {missed.min():.3g}"
+        worst = replace(rows, constraints=goals).nearest_miss(rates)
         reason = f"no threshold satisfies all constraints: the best one violates {worst}"
         return Solution({}, *unmet_status(program, RowKinds.by(rows.rates), reason))
     values = program.value(program.objective, rates)

@@ -221,7 +221,7 @@ def find_mixture(
     if unseen:
         decided = [rows.decide(member) for member in main.members]
         found = JudgedRows(judged, main.chances @ np.array(decided))
-    return Solution(variants, *_ending(search), multipliers, tuple(search.trace), found)
+    return Solution(variants, *_ending(judged, search), multipliers, tuple(search.trace), found)
 
 
 def _rows_and_oracle(
@@ -274,7 +274,7 @@ def _blends(main: MixtureClassifier) -> Iterator[CostSensitiveClassifier]:
                 yield replace(weighed[0], costs=costs, cut=0.0)
 
 
-def _ending(search: ColumnGeneration) -> tuple[str, str]:
+def _ending(problem: Problem, search: ColumnGeneration) -> tuple[str, str]:
     """Return status and reason."""
     last = search.trace[-1]
     if search.found.feasible:
@@ -284,6 +284,6 @@ def _ending(search: ColumnGeneration) -> tuple[str, str]:
             return "solved", ""
         promised = f"the objective could still improve by {last['gap']:.2g}"
         return "iteration_limit", f"after {len(search.trace)} rounds {promised}"
-    reason = f"every mixture of {len(search.members)} classifiers violates some constraint by "
-    reason += f"{last['violation']:.3g} or more"
+    reason = f"no mixture of {len(search.members)} classifiers satisfies all constraints: the best "
+    reason += f"violates {problem.nearest_miss(search.found.rates[:, None])}"
     return unmet_status(search.program, search.rows.kinds, reason)
