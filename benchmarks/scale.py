@@ -25,6 +25,8 @@ from scipy import sparse
 HERE = Path(__file__).parent
 RULE = "min_ratio(positive_rate, by=g) >= 0.8"
 FITS = ("LogisticRegression", "mixture", "majorize")
+KINDS = ("dense", "sparse")
+Curves = dict[tuple[str, str], list[tuple[int, dict[str, float]]]]
 DENSE, STORED, WIDTH = 45, 100, 10_000
 """Features of a dense row; entries and features of a sparse one."""
 SECONDS = 3600
@@ -96,32 +98,30 @@ def main() -> None:
     if given.one:
         print(json.dumps(fit(*given.one[:2], int(given.one[2]))))
         return
+    curves: Curves = {}
+    for kind in KINDS:
+        for name, rows, found in measured(kind, given.rows):
+            rounded = {key: round(value, 4) for key, value in found.items()}
+            print(f"{kind:7} {name:19} {rows:9,}", json.dumps(rounded), flush=True)
+            curves.setdefault((kind, name), []).append((rows, found))
+    draw(curves)
+
+
+def draw(curves: Curves) -> None:
+    """Draw seconds and memory against rows to docs/scale.png."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(2, 2, figsize=(8, 6), sharex=True, layout="constrained")
-    for column, kind in enumerate(("dense", "sparse")):
-        curves: dict[str, list[tuple[int, dict[str, float]]]] = {}
-        for name, rows, found in measured(kind, given.rows):
-            print(
-                f"{kind:7} {name:19} {rows:9,}",
-                {k: round(v, 4) for k, v in found.items()},
-                flush=True,
-            )
-            curves.setdefault(name, []).append((rows, found))
-        for name, points in curves.items():
-            for row, unit in enumerate(("seconds", "GiB")):
-                axes[row, column].loglog(
-                    [rows for rows, _ in points],
-                    [found[unit] for _, found in points],
-                    "o-",
-                    label=name,
-                )
-        width = f"{DENSE} features" if kind == "dense" else f"{STORED} of {WIDTH:,} features"
-        axes[0, column].set_title(f"{kind}: {width} a row")
-        axes[1, column].set_xlabel("rows")
+    for (kind, name), points in curves.items():
+        for row, unit in enumerate(("seconds", "GiB")):
+            numbers = [(rows, found[unit]) for rows, found in points]
+            axes[row, KINDS.index(kind)].loglog(*zip(*numbers, strict=True), "o-", label=name)
+    for k, title in enumerate((f"{DENSE} features a row", f"{STORED} of {WIDTH:,} features a row")):
+        axes[0, k].set_title(f"{KINDS[k]}: {title}")
+        axes[1, k].set_xlabel("rows")
     axes[0, 0].set_ylabel("processor seconds")
     axes[1, 0].set_ylabel("peak memory, GiB")
-    axes[0, 0].legend()
+    axes[0, 0].legend(loc="upper left")
     figure.savefig(HERE.parent / "docs" / "scale.png", dpi=100)
 
 

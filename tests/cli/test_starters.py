@@ -381,7 +381,10 @@ def test_a_table_whose_columns_are_all_used(folder, cli):
     [
         ([f"{k},5" for k in range(100)], "numbers with a decimal comma: write them with a point"),
         ([f"c{k}" for k in range(100)], "100 different texts: probably a row ID"),
-        ([*map(str, range(99)), "unknown"], 'numbers, except for "unknown": leave such cells empty'),
+        (
+            [*map(str, range(99)), "unknown"],
+            'numbers, except for "unknown": leave such cells empty',
+        ),
         ([f"c{k % 90}" for k in range(100)], "90 different texts, too many for categories"),
     ],
 )

@@ -222,6 +222,14 @@ def test_the_closest_candidate_if_none_is_feasible():
     )
 
 
+def test_a_best_setting_that_is_no_better_than_a_constant_is_marked():
+    ledger = ledger_of({("a", ()): [(0.2, -0.1)] * 3})
+    info = {BEST_CONSTANT_KEY: {"test": 0.15}}
+    results = {key: replace(each, info=info) for key, each in ledger.results.items()}
+    (row,) = best_sheet(replace(ledger, results=results)).rows
+    assert (row[0].text, row[0].tone) == ("a (main), no better than a constant", "bad")
+
+
 MOSTLY_BAD, BALANCED = (0.1, 0.12, 0.08, 0.1, -0.1), (0.1, -0.12, 0.08, -0.1, -0.1)
 
 

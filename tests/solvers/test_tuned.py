@@ -53,7 +53,7 @@ def main_decisions(solution, given):
 
 
 @pytest.mark.parametrize(
-    ("name", "held"), [*((name, False) for name in CASES), ("majorize", True), ("post_shift", True)]
+    ("name", "held"), [*((name, False) for name in CASES), ("post_shift", True)]
 )
 def test_the_chosen_setting_is_that_of_a_loop_over_settings_and_folds(name, held):
     if name == "exponentiated_gradient":
