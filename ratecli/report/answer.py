@@ -310,6 +310,7 @@ def _overview(ledger: Ledger, found: Sequence[Answer], kept: Sequence[Answer], r
         amounts = dict.fromkeys(map(format_signed, (min(means), max(means))))
         text += f". The {shown.name} changes by {' to '.join(amounts)}"
         text += f" against {' or '.join(labels)}"
+        text += " where both have a model" * (len(means) < len(kept))
     return f"{text}."
 
 
