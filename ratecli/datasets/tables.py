@@ -164,7 +164,11 @@ class TableFile:
             reason = (str(error).splitlines() or ["no reason given"])[0][:200]
             way = "check 'format'"
             if self.kind == "csv":
-                way = "check 'separator' and quotes; use UTF-8 and rows with equally many fields"
+                way = "check 'separator' and quotes; all rows need equally many fields"
+            if isinstance(error, UnicodeDecodeError) or "UTF8" in reason:
+                reason = "it is not UTF-8 text"
+                way = "save it as UTF-8, as pandas does: read_csv(FILE, encoding='latin-1')"
+                way += ".to_csv(FILE, index=False)"
             raise not_a_table_error(self.path, reason, way) from error
 
     def _header(self) -> list[str]:

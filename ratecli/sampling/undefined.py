@@ -55,7 +55,11 @@ def empty_rate(leaf: Leaf, sample: Sample) -> Diagnostic:
     why = f"no training row is in '{inside}' of {' and '.join(map(repr, names))}"
     if among.any():
         why += " and " + " and ".join(ROW_KIND_WORDS[word] for word in leaf.rate.among.split("&"))
-    return Diagnostic("E408", f"'{text}' is a mean over no rows: {why}", None, leaf.span)
+    hint = (
+        "add such rows, leave the group out of the rule, or use a rate of all its rows, such as "
+        "positive_rate"
+    )
+    return Diagnostic("E408", f"'{text}' is a mean over no rows: {why}", hint, leaf.span)
 
 
 def check_defined_ratios(trees: Iterable[Expression], sample: Sample) -> list[Diagnostic]:

@@ -319,3 +319,10 @@ def test_numeric_label(base: Path):
     ranges = [load_entry_table(each, base).label_range for each in others]
     assert ranges == [(0, 5), (-inf, inf), (-inf, inf)]
     assert load_entry_table({"path": "t.csv", "features": ["x"]}, base).label_range is None
+
+
+@pytest.mark.parametrize("rows", [1, 70_000])  # in the part that names the columns, and beyond
+def test_a_table_in_another_encoding_is_said_to_be_so(base, rows):
+    found = fault(base, b"sex,paid\n" + b"F,yes\n" * rows + "M\xe4nnlich,no\n".encode("latin-1"))
+    assert (found.code, found.message) == ("E404", "'t.csv' is not a table: it is not UTF-8 text")
+    assert "encoding='latin-1'" in found.help
