@@ -129,7 +129,7 @@ MAX_LISTED = 30
 
 
 def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:
-    """Return help for an unknown name: the closest known one, and the list if it is short."""
+    """Return help for an unknown name: the closest known name, and the first ones in order."""
     names = sorted(known)
     folded = {name.casefold(): name for name in names}
     near = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)

@@ -232,21 +232,18 @@ class Encoder:
         """Return (n, d) features; a ready-made matrix without counts is returned unchanged."""
         if table.matrix is not None and not self.blocks:
             return table.matrix if self.idf is None else _tf_idf(table.matrix, self.idf)
-        shape, width = (
-            (len(table), len(self.blocks)),
-            sum(len(block.names) for block in self.blocks),
-        )
-        values, start = np.empty(shape), 0
+        width = sum(len(block.names) for block in self.blocks)
+        values = np.empty((len(table), len(self.blocks)))
         if width == len(self.blocks) and "text" not in self.kinds.values():
-            for k, block in enumerate(self.blocks):
-                values[:, k] = block.entries(table)[1]
-            return values  # each block has one feature
-        columns = np.empty(shape, dtype=np.int64)
+            for k, block in enumerate(self.blocks):  # of one feature each
+                _, values[:, k] = block.entries(table)
+            return values
+        columns, start = np.empty(values.shape, dtype=np.int64), 0
         for k, block in enumerate(self.blocks):
             place, values[:, k] = block.entries(table)
             columns[:, k] = start + place
             start += len(block.names)
-        return features_of_entries(columns, values, start)
+        return features_of_entries(columns, values, width)
 
 
 def check_training_rows(count: float) -> None:

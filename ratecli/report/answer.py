@@ -45,7 +45,9 @@ SPLIT_WORDS = {"test": "new rows (test set)", "train": "training rows"}
 MAX_SENTENCES = 12
 """Maximum number of tasks with a sentence of their own."""
 MIN_STATED_SHARE = 0.5
-"""A setting that is estimated to keep its promise less often than this is no answer."""
+"""Minimum estimated share of trials in which the constraints of a setting with a stated probability
+hold.
+"""
 MAX_NAMED = 3
 """More constraints are counted instead of named."""
 

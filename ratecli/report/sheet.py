@@ -73,7 +73,7 @@ HUGE = 1e9
 
 
 def format_number(value: float) -> str:
-    """Format with four decimals, fewer for large numbers, or three digits for tiny or huge ones."""
+    """Format with at most four decimals, or three significant digits if tiny or huge."""
     if not math.isfinite(value):
         return str(value)
     value = 0.0 if abs(value) < ROUNDING else value

@@ -395,7 +395,7 @@ def _with_levels(
 
 
 def _with_decisions(sample: Sample, deployed: str | None, data: ExperimentData) -> Sample:
-    """Return the sample with the deployed model's decisions in a column, if any.
+    """Return the sample with the deployed model's decisions, read from a column if one is named.
 
     They may be the words of the label if all data sets name the same positive one.
     """

@@ -18,7 +18,7 @@ MAX_DENSE_ENTRIES = 2**22
 """Up to so many entries, a dense copy of the features with their ones is kept (32 MiB)."""
 
 BLOCK_BYTES = 2**19
-"""Size of a block of dense rows that stays in the cache."""
+"""Size of a block of dense rows. It fits in the cache of a processor core."""
 MAX_MERGED_SHARE = 0.9
 """Rows are merged if at most this part of them remains, because it copies the features."""
 

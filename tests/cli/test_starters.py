@@ -385,6 +385,7 @@ def test_a_table_whose_columns_are_all_used(folder, cli):
             [*map(str, range(99)), "unknown"],
             'numbers, except for "unknown": leave such cells empty',
         ),
+        ([f"{k}_000" for k in range(100)], "100 different texts: probably a row ID"),
         ([f"c{k % 90}" for k in range(100)], "90 different texts, too many for categories"),
     ],
 )

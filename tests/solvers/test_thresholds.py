@@ -136,7 +136,7 @@ def test_constraints_without_a_common_threshold_give_no_solution():
     goals = problem(smooth_rows(3), Rules({"r": "recall >= 0.99", "c": "positive_rate <= 0.1"}))
     both = solved(goals)
     assert both.status == "infeasible"  # by any decisions at all: 4 in 10 rows are positive
-    assert both.reason.startswith("no threshold satisfies all constraints: the best one violates '")
+    assert both.reason.startswith("no threshold satisfies all constraints: the best violates '")
     rules = Rules({"r": "recall >= 0.99", "f": "fpr <= 0.01"})
     assert solved(problem(smooth_rows(3), rules)).status == "no_solution_found"
     assert solved(goals, "r").status == solved(goals, "c").status == "solved"

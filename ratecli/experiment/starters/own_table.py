@@ -332,7 +332,7 @@ def _unusable_reason(column: pd.Series) -> str:
         if all(map(DECIMAL_COMMA.fullmatch, words)):
             return "numbers with a decimal comma: write them with a point"
         others = [word for word in words if math.isnan(parse_number(word))]
-        if len(others) <= MAX_STRAY_SHARE * len(words):
+        if 0 < len(others) <= MAX_STRAY_SHARE * len(words):
             return f"numbers, except for {_quoted(others[0])}: leave such cells empty"
         if len(words) < len(column):
             return f"{len(words)} different texts, too many for categories"

@@ -180,12 +180,13 @@ def solve_thresholded(
     progress(f"{model_name(options.model)} model ready")
     rows = scored.problem
     thresholds, rates = threshold_rates(scored.scores, rows.rates)
-    program = RateProgram.of(replace(rows, constraints=goals))
+    judged = replace(rows, constraints=goals)
+    program = RateProgram.of(judged)
     missed = program.missed(rates, ROUNDING)
     feasible = missed == 0
     if not feasible.any():
-        worst = replace(rows, constraints=goals).nearest_miss(rates)
-        reason = f"no threshold satisfies all constraints: the best one violates {worst}"
+        worst = judged.nearest_miss(rates)
+        reason = f"no threshold satisfies all constraints: the best violates {worst}"
         return Solution({}, *unmet_status(program, RowKinds.by(rows.rates), reason))
     values = program.value(program.objective, rates)
     known = np.nan_to_num(values, nan=np.inf)  # undefined is worse than any other value

@@ -34,8 +34,8 @@ MAX_BLENDS = 16
 CONSTANTS = 2
 """Number of constant classifiers; they come first."""
 CAUTIONS = (0.05, 0.1, 0.2, 0.4)
-"""Relative increases of prices that `mixture` tries when it is stuck. Answers to them satisfy
-stricter constraints: a precision, for example, must then exceed its limit.
+"""Relative increases of the multipliers, tried in this order when no answer improves the mixture.
+Higher multipliers lead to answers that satisfy stricter constraints, such as a higher precision.
 """
 MAX_SINGLES = 5
 """Number of times that the best single classifier is added to the known ones."""
@@ -55,7 +55,7 @@ class ColumnGeneration:
     calls
         Maximum number of rounds.
     cautions
-        Relative increases of all prices, which are tried in order when the search is stuck.
+        Relative increases of all prices, tried in this order when the search is stuck.
     members
         The known classifiers.
     found

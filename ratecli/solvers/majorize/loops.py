@@ -89,7 +89,7 @@ def add_transposed_products(
 ) -> None:
     """Add X' slopes to `found[0]`, and to `found[1 + j]` X' times row j of `tilts` (k, 4 K).
 
-    Each of the n rows has the tilt of its `state`. Slopes of 0, which are frequent, are skipped.
+    In row i, vector j has the entry `tilts[j, state[i]]`. Zeros are common and are skipped.
     """
     for i in range(len(slopes)):
         begin, end = starts[i], starts[i + 1]

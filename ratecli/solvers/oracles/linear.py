@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.linear import Threshold
+from ratecli.models.linear import Threshold, logistic
 from ratecli.solvers.design_matrix import add_ones_column, compact, row_blocks, scale_rows
 from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.oracles.base import OracleRows
@@ -147,22 +147,23 @@ class LinearOracle:
         for sharpness in SIGMOID_SHARPNESS:
             tried.append(self._descend(tried[-1], shares, partial(_smooth_cost, sharpness)))
         # because of the penalty, the descent may end at a higher cost than it started from
-        w = min(map(with_best_bias, tried), key=lambda w: shares @ (self._scores(w) > 0))
-        for _ in range(self.sweeps):
-            columns = sparse.csr_array(add_ones_column(self.rows.X))
-            w = sweep_directions(columns, w, shares, self.rng)
+        X = self.rows.X
+        w = min(map(with_best_bias, tried), key=lambda w: shares @ (X @ w[:-1] + w[-1] > 0))
+        if self.sweeps:
+            rows = sparse.csr_array(add_ones_column(X))
+            for _ in range(self.sweeps):
+                w = sweep_directions(rows, w, shares, self.rng)
         w = with_best_bias(w)
         return Threshold(w[:-1], float(w[-1]))
 
-    def _scores(self, w: Array) -> Array:
-        return np.asarray(self.rows.X @ w[:-1] + w[-1])
-
     def _descend(self, w: Array, shares: Array, loss: _Loss) -> Array:
         """Minimize the loss of the rows' costs plus the penalty, from w on."""
+        dtype = self._features.dtype
+        costs = shares.astype(dtype)
 
         def value_and_gradient(w: Array) -> tuple[float, Array]:
             value, gradient = float(self.l2 / 2 * w @ w), self.l2 * w
-            at, costs = w.astype(self._features.dtype), shares.astype(self._features.dtype)
+            at = w.astype(dtype)
             for block, rows, columns in self._blocks:
                 part, slopes = loss(rows @ at, costs[block])
                 value += part
@@ -170,7 +171,7 @@ class LinearOracle:
             return value, gradient
 
         options: dict[str, Any] = {"maxiter": MAX_SMOOTH_STEPS}
-        if self._features.dtype == np.float32:
+        if dtype == np.float32:
             options["ftol"] = ROUGH_DECREASE
         found = minimize(value_and_gradient, w, jac=True, method="L-BFGS-B", options=options)
         return np.asarray(found.x)
@@ -181,7 +182,7 @@ _Loss = Callable[[Array, Array], tuple[float, Array]]
 
 
 def _smooth_cost(sharpness: float, scores: Array, costs: Array) -> tuple[float, Array]:
-    chances = _sigmoid(sharpness * scores)
+    chances = logistic(sharpness * scores)
     found = costs * chances
     return float(found.sum()), sharpness * found * (1 - chances)
 
@@ -189,12 +190,7 @@ def _smooth_cost(sharpness: float, scores: Array, costs: Array) -> tuple[float, 
 def _logistic_loss(scores: Array, costs: Array) -> tuple[float, Array]:
     against = np.sign(costs) * scores
     losses = np.log1p(np.exp(-np.abs(against))) + np.maximum(against, 0.0)
-    return float(np.abs(costs) @ losses), costs * _sigmoid(against)
-
-
-def _sigmoid(scores: Array) -> Array:
-    """Return what SciPy's `expit` does; NumPy's `tanh` is compiled with vector instructions."""
-    return np.asarray(0.5 + 0.5 * np.tanh(0.5 * scores))
+    return float(np.abs(costs) @ losses), costs * logistic(against)
 
 
 MIN_SINGULAR_SHARE = 1e-10

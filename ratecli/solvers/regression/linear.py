@@ -310,12 +310,10 @@ def solve_linear(problem: Problem, progress: Progress) -> Solution:
         found = program.solve(by)
     if found.status in INFEASIBLE:
         model = linear.model(program.solve(by, units.min() / units).v)
-        violations = problem.violations(problem.measured(problem.decisions(model)))
-        worst = max(violations, key=lambda name: violations[name])
-        least = violations[worst]
-        reason = f"no linear model satisfies the constraints: the least violation is {least:.3g}"
-        reason += f", of '{worst}'"
-        row = trace_row(1, problem.value(model), least, begun)
+        rates = problem.measured(problem.decisions(model))
+        worst = problem.nearest_miss(rates[:, None])
+        reason = f"no linear model satisfies all constraints: the best violates {worst}"
+        row = trace_row(1, problem.value(model), problem.worst_violation(rates), begun)
         return Solution({"estimate": model}, "infeasible", reason, trace=(row,))
     model = linear.model(found.v)
     for _ in range(CLIPPED_ROUNDS):
