@@ -16,6 +16,8 @@ PIECE = re.compile(
 ANY = "..."
 ROUNDING = 1e-5
 """Smaller numbers are what is left of a 0."""
+ARITHMETIC = 1e-9
+"""Relative difference that another processor may make."""
 
 
 def same(shown: list[str], printed: list[str]) -> bool:
@@ -61,7 +63,10 @@ def _pattern(line: str) -> tuple[str, list[str]]:
 
 
 def _near(shown: str, printed: str) -> bool:
-    """Equal, or for numbers with decimals within one of the last digit that is shown; rounding is all alike."""
+    """Whether numbers are equal, or have decimals and differ by at most one in the last digit shown.
+
+    Differences of rounding are ignored.
+    """
     if shown == printed or max(abs(float(shown)), abs(float(printed))) < ROUNDING:
         return True
     mantissa, _, exponent = shown.lower().partition("e")
@@ -69,4 +74,5 @@ def _near(shown: str, printed: str) -> bool:
     if not decimals:
         return False
     unit = 10.0 ** (int(exponent or 0) - decimals)
-    return abs(float(shown) - float(printed)) <= 1.01 * unit
+    allowed = max(1.01 * unit, ARITHMETIC * abs(float(shown)))
+    return abs(float(shown) - float(printed)) <= allowed

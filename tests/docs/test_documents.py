@@ -68,6 +68,8 @@ def test_numbers_are_compared_to_the_digits_shown_and_times_are_not():
         "kappa 0.4874 ± 0.0114 17 rows",
     ):
         assert not same_line(SHOWN, printed)
+    assert same_line('"w": 0.02553633623819993', '"w": 0.02553633623819872')
+    assert not same_line('"w": 0.02553633623819993', '"w": 0.02553633723819993')
 
 
 def test_dots_match_any_lines_or_text():
