@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, linprog
 from scipy.special import ndtr, ndtri
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
+from ratecli.rates.affine import affine
 from ratecli.rates.analysis import Goal
 from ratecli.rates.tangent import any_undefined, tangent, values
 from ratecli.solvers.base import JudgedRows, Progress, Solution, Solver
@@ -28,7 +29,7 @@ from ratecli.solvers.seldonian.scores import (
 )
 from ratecli.solvers.seldonian.solver import PASS_KEY
 
-GUARD_VERSION = 7
+GUARD_VERSION = 8
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of times that a problem is solved."""
@@ -59,6 +60,8 @@ MAX_SPARE_ROOM = 1e-3
 """Largest unneeded slack that a tightened constraint may end with."""
 MAX_IGNORED_SHORTFALL = 1e-5
 """Largest shortfall that counts as none."""
+INFEASIBLE_PROGRAM = 2
+"""SciPy's status of a linear program without solutions."""
 UNDEFINED_SHORTFALL = 1.0
 """Shortfall of an undefined constraint: the most by which a rate can exceed a limit."""
 Holds = Literal["train", "validation", "new_rows"]
@@ -111,7 +114,8 @@ def solve_with_margin(
     violating the pieces add up to 1 - level.
 
     Each round adds the shortfall to the constraints. If they cannot be satisfied then, or only by
-    models that are not useful, the step was too large and is halved. Of the useful models tried,
+    models that are not useful, the step was too large and is halved. No problem is solved whose
+    constraints contradict each other (see `_can_hold`). Of the useful models tried,
     return the one with the smallest objective whose main classifier has no shortfall. If there is
     none, the status is `no_solution_found` if a level was required (see `_refuse` for the reason),
     else `iteration_limit` with the model of the smallest shortfall. A model is useful if it is
@@ -144,7 +148,7 @@ def solve_with_margin(
     if isinstance(judge, _NormalJudge) and guard.holds == "new_rows":
         plain = search.attempt(first, judge)
         if problem.stream is None:
-            judge = replace(judge, bias=_bias(solver, problem, plain.upper, progress))
+            judge = replace(judge, bias=_bias(search, plain.upper))
         if plain.objective < constant:
             gain = constant - plain.objective
             search = replace(search, limit=plain.objective + MAX_COST * gain)
@@ -154,7 +158,7 @@ def solve_with_margin(
     if isinstance(judge, _NormalJudge) and judge.level is not None and (best.missed or not useful):
         # a compromise is closest to satisfying the constraint that prevents a solution
         blocked = [each for each in tried if each.missed and not search.is_useful(each)]
-        return _refuse(search, first, judge, (blocked or [best])[-1].name)
+        return _refuse(search, tried, judge, (blocked or [best])[-1].name)
     found = best.solution
     if best.missed or found.status not in USABLE_STATUSES:
         judged = "in the predicted safety test" if guard.aim else f"on {guard.holds} rows"
@@ -257,7 +261,11 @@ class _Search:
         return tried
 
     def solve(self, by: Array) -> Solution:
-        solution = self.solver.solve(_tighten_problem(self.problem, by), self.rng, self.progress)
+        """Solve the problem tightened by amounts (J,); no variants if constraints contradict."""
+        tightened = _tighten_problem(self.problem, by)
+        if not _can_hold(tightened.constraints):
+            return Solution({}, "infeasible")
+        solution = self.solver.solve(tightened, self.rng, self.progress)
         if solution.judged is None:
             return solution
         rows = replace(solution.judged.rows, constraints=self.problem.constraints)
@@ -288,28 +296,34 @@ class _Search:
         return satisfied and attempt.objective < self.limit
 
 
-def _refuse(search: _Search, first: Solution, judge: _NormalJudge, name: str) -> Solution:
+def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, name: str) -> Solution:
     """Return a solution that says how many rows are needed, and what these rows can promise.
 
     With n / share^2 rows, standard errors are multiplied by the share, and biases by its square.
     If a model found for more rows keeps the promise with these rows, return it instead.
     """
-    problem = search.problem
+    problem, first = search.problem, tried[0].solution
     kind = "decision" if problem.label_range is None else "prediction"
     if not search.is_useful(search.attempt(first, judge)):
         return _no_solution(
             f"without a margin, the model is no better than a constant {kind} that satisfies "
             f"the constraints on new rows with probability {judge.level:g}"
         )
+
+    def keep(tried: Sequence[_Attempt]) -> list[_Attempt]:
+        return [each for each in tried if search.is_useful(each) and not each.missed]
+
     fewest, most = 0, len(SHARES)  # SHARES[k] is small enough for k >= most
     useful: _Attempt | None = None
     while fewest < most:
-        k = (fewest + most) // 2
+        k = (fewest + most) // 2 if useful else most - 1
         smaller = replace(judge, bias=judge.bias * SHARES[k] ** 2, share=SHARES[k])
-        tried = search.run(first, smaller)
-        kept = [each for each in tried if search.is_useful(each) and not each.missed]
+        again = [search.attempt(each.solution, smaller, each.by) for each in tried]
+        kept = keep(again) or keep(search.run(first, smaller))
         if kept:
             useful, most = min(kept, key=lambda each: each.objective), k
+        elif useful is None:
+            break
         else:
             fewest = k + 1
     where = "training" if search.rows is problem else "validation"
@@ -391,15 +405,20 @@ def _make_judge(guard: MarginSpec, problem: Problem, variants: int) -> Judge:
     return _NormalJudge(guard.level)
 
 
-def _bias(solver: Solver, problem: Problem, by: Array, progress: Progress) -> Array:
+def _bias(search: _Search, by: Array) -> Array:
     """Return the mean excess of violations (J,) on new rows over those where a model is judged.
 
     Models are fitted to one half of the rows and judged on the other, and the reverse, so that the
     noise of the halves cancels. The excess is inversely proportional to the number of rows.
-    Constraints are tightened by positive amounts of `by`; halves without a model, or without rows
-    for some rate, are left out.
+    Constraints are tightened by positive amounts of `by`, halved until they do not contradict each
+    other. Halves without a model, or without rows for some rate, are left out.
     """
-    found, tight = list[Array](), _tighten_problem(problem, np.maximum(by, 0.0))
+    problem, found, step = search.problem, list[Array](), 1.0
+    while True:
+        tight = _tighten_problem(problem, step * np.maximum(by, 0.0))
+        if not step or _can_hold(tight.constraints):
+            break
+        step = step / 2 if step > MIN_STEP else 0.0
     for k in range(HALVINGS):
         half = folds_of(replace(problem, seed=problem.seed + k), 2)
         for own in (0, 1):
@@ -407,7 +426,8 @@ def _bias(solver: Solver, problem: Problem, by: Array, progress: Progress) -> Ar
             if not (fitted.rates.totals.all() and new.rates.totals.all()):
                 continue
             part = replace(fitted, constraints=tight.constraints)
-            solution = solver.solve(part, np.random.default_rng(problem.seed), progress)
+            rng = np.random.default_rng(problem.seed)
+            solution = search.solver.solve(part, rng, search.progress)
             if solution.variants:
                 main = next(iter(solution.variants.values()))
                 own_rows, own_decisions = solution.judged or (fitted, fitted.decisions(main))
@@ -534,3 +554,18 @@ def _tighten_problem(problem: Problem, by: Array) -> Problem:
         tight = tuple(ex.add(piece, ex.Constant(by)) if by else piece for piece, by in pieces)
         goals.append(replace(goal, pieces=tight))
     return replace(problem, constraints=tuple(goals))
+
+
+def _can_hold(goals: Sequence[Goal]) -> bool:
+    """Return whether some rates in their ranges satisfy all pieces that are affine."""
+    forms = [form for goal in goals for piece in goal.pieces if (form := affine(piece))]
+    leaves = list(dict.fromkeys(leaf for form in forms for leaf in form.coefficients))
+    if not leaves:
+        return all(form.constant <= 0 for form in forms)
+    found = linprog(
+        np.zeros(len(leaves)),
+        [[form.coefficients.get(leaf, 0.0) for leaf in leaves] for form in forms],
+        [-form.constant for form in forms],
+        bounds=[leaf.rate.range for leaf in leaves],
+    )
+    return bool(found.status != INFEASIBLE_PROGRAM)

@@ -18,8 +18,12 @@ from ratecli.solvers.problem import Problem, sum_by_goal
 from ratecli.solvers.regression.linear import SLACK, goal_forms, label_spread, unit_of
 from ratecli.solvers.regression.solver import LeastSquares
 
-MAX_MULTIPLIER = 1e3
-"""Largest sum of multipliers, for an objective and pieces in their own units."""
+MULTIPLIER_SUMS = (1.0, 10.0, 100.0, 1000.0)
+"""Bounds on the sum of multipliers, for an objective and pieces in their own units.
+
+The next one is used once no regressor improves the average for the last one, if this violates a
+constraint: fits for multipliers that are too large only serve to reduce them.
+"""
 
 
 @dataclass
@@ -67,15 +71,16 @@ class Reduction:
         self.values.append(self.measure(self.models[-1].estimate(problem.X)))
         return self.values[-1]
 
-    def best_average(self) -> tuple[Array, Array, float]:
+    def best_average(self, most: float) -> tuple[Array, Array, float]:
         """Return the chances (T,) of the best mixture of regressors, the multipliers, the value.
 
-        The value is the objective plus `MAX_MULTIPLIER` times the largest violation.
+        The value is the objective plus `most`, the largest sum of multipliers, times the largest
+        violation.
         """
         points = np.stack(self.values, axis=1)
         m, T = len(points) - 1, points.shape[1]
         found = linprog(
-            np.append(points[0], MAX_MULTIPLIER),
+            np.append(points[0], most),
             np.hstack([points[1:], -np.ones((m, 1))]) if m else None,
             np.zeros(m) if m else None,
             np.append(np.ones(T), 0.0)[None],
@@ -96,10 +101,11 @@ def solve_reduction(
     choice among them, whose objective and constraints the linear program of each step bounds.
     """
     begun, trace = time.perf_counter(), list[dict[str, float]]()
+    sums = list(MULTIPLIER_SUMS)
     reduction = Reduction(options, problem, rng)
     reduction.fit(np.zeros(len(reduction.units) - 1))
     for k in range(options.iterations):
-        chances, multipliers, value = reduction.best_average()
+        chances, multipliers, value = reduction.best_average(sums[0])
         mixture = MixtureClassifier.of(reduction.models, chances)
         values = np.append(1.0, multipliers) @ reduction.fit(multipliers)
         gap = max(value - float(values), 0.0)  # a fit need not be the best answer
@@ -107,7 +113,9 @@ def solve_reduction(
         trace.append(row | {"gap": gap * float(reduction.units[0])})
         progress(f"{k + 1} regressors, objective {row['objective']:.6g}")
         if gap <= options.gap:
-            break
+            if row["violation"] <= MAX_EXCESS or not sums[1:]:
+                break
+            del sums[0]
     owners = [goal.name for goal in problem.constraints for _ in goal.pieces]
     prices = sum_by_goal(owners, multipliers * reduction.units[0] / reduction.units[1:])
     if trace[-1]["violation"] > MAX_EXCESS:

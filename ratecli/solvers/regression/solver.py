@@ -54,6 +54,7 @@ class LeastSquares(Solver):
     gap: Annotated[float, Gt(0)] = 1e-3
     iterations: Annotated[int, Ge(1)] = 50
 
+    version: ClassVar[int] = 2
     numbers: ClassVar[Mapping[str, Any] | None] = {}
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})
