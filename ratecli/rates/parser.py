@@ -72,6 +72,8 @@ _HELPS = {
     **dict.fromkeys(("&", "&&"), "write `and`"),
     **dict.fromkeys(("|", "||"), "write `or`"),
     "and": "write two constraints",
+    "between": "write both ends: age >= 30 and age < 40",
+    "is": "write >= or <=; in a slice, column = value (rows without a value are in no slice)",
 }
 """Help for operators of other languages."""
 _SPACES = "put a name or value with spaces in quotes: 'length of stay'"
@@ -297,6 +299,9 @@ class _Parser:
             if self.take(","):
                 if not self.take_word("min_rows", "="):
                     hint = "put several columns in brackets: by=[sex, race]"
+                    if self.take_word("bins"):
+                        self.at -= len("bins")
+                        hint = "cut the column in the file: bins: {age: [30, 50]}"
                     self.unexpected("after the columns, only `min_rows=` is expected", hint)
                 found = self.match(_NUMBER)
                 if found is None:
@@ -359,7 +364,8 @@ class _Parser:
             start, value = self.start(), self.value()
             if isinstance(value, str):
                 message = f"'{op}' compares with a number, not with '{value}'"
-                refuse("E301", message, Span(start, self.at))
+                hint = f"write a number: {column.text} {op} 30; text is compared with = or !="
+                refuse("E301", message, Span(start, self.at), hint)
             values = (value,)
         span = Span(column.span.start, self.at)
         return Condition(column.text, cast("Comparison", op), values, span)

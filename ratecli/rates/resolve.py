@@ -573,6 +573,7 @@ class _Resolver:
             refuse("E204", message, name.span, "separate it by a comma")
         known = {*self.scope.groups, *self.scope.datasets}
         help_ = did_you_mean(name.text, known, "groups and data sets")
+        help_ += f"; a column needs a comparison: {name.text} = VALUE"
         return refuse("E204", f"'{name.text}' is neither a group nor a data set", name.span, help_)
 
 

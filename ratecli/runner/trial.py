@@ -381,6 +381,8 @@ class Trial:
     def best_constant(self) -> dict[str, float]:
         """Return the smallest objective of a constant that violates no constraint, by split.
 
+        Algorithms that ignore constraints are compared with all constants.
+
         The constants are "always negative" and "always positive" or, for numeric labels, the mean
         label of the training rows. A constraint that is undefined, such as one on precision where
         nobody is selected, is not violated. Splits where every constant violates a constraint are
@@ -388,7 +390,8 @@ class Trial:
         scores.
         """
         sample = self.rows.sample
-        goals = [goal.expression for goal in self.spec.case.goals()]
+        case = self.spec.case
+        goals = [goal.expression for goal in case.goals()]
         if sample.label_range is not None:
             known = sample.label[(sample.part == "train") & sample.mask("labelled")]
             constants = [float(known.mean())]
@@ -405,7 +408,8 @@ class Trial:
                 predictions = Predictions(answers, answers, answers)
                 objective, *violations = self._values(goals, split, predictions)
                 violated = any(violation > CONSTRAINT_TOLERANCE for violation in violations)
-                if objective < best.get(split, math.inf) and not violated:
+                allowed = case.solver.role == "ignores" or not violated
+                if objective < best.get(split, math.inf) and allowed:
                     best[split] = objective
         return best
 

@@ -71,12 +71,13 @@ def constant_warnings(
 
     The main and the deterministic variant are checked. The constant is the better of "always
     positive" and "always negative", or the mean of numeric labels, among those that satisfy all
-    constraints on the test set, if any does.
+    constraints on the test set, if any does; of all for an algorithm that ignores constraints.
     """
     warnings = []
     for label, trials in groupby(plan, key=lambda trial: trial.label):
-        objectives = Pairs(list)
+        objectives, hinge = Pairs(list), False
         for trial in trials:
+            hinge = trial.options.get("loss") == "hinge"
             result = results.get(trial.key)
             main, values = _values(result)
             constant = result.info.get(BEST_CONSTANT_KEY, {}).get("test") if result else None
@@ -94,7 +95,8 @@ def constant_warnings(
                     f"in {len(worse)} of {len(pairs)} trials: objective {value:.4g} against "
                     f"{constant:.4g}"
                 )
-                warnings.append(Diagnostic("W408", message))
+                hint = "set loss: logistic: a hinge loss often gives a constant for a rare class"
+                warnings.append(Diagnostic("W408", message, hint if hinge else None))
     return warnings
 
 

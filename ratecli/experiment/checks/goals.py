@@ -38,7 +38,7 @@ SHAPE_NAMES = {
     Shape.RATIO: "a ratio of rates",
     Shape.RATIO_SUM: "a comparison of ratios of rates",
     Shape.BALANCE: "a distance of shares from given ones",
-    Shape.OTHER: "neither convex nor a sum of ratios",
+    Shape.OTHER: "neither convex in the rates nor a comparison of ratios of rates",
     Shape.QUADRATIC: "a measure of estimates or of returns, not of decisions",
     Shape.ESTIMATE: "a measure of estimates or of returns, not of decisions",
     Shape.DISCLOSURE: "a bound on a disclosivity",
@@ -213,6 +213,8 @@ def check_support(
             hint = f"algorithms that can: {', '.join(able)}"
             if not able:
                 hint = "no algorithm can; list it in `metrics` to measure it"
+            if goal.shape in {Shape.QUADRATIC, Shape.ESTIMATE} and not numbers:
+                hint = f"set target: number in the data set if its label is a number; {hint}"
             if (
                 not aim
                 and not refusal_reason(type(case.solver), _reversed(goal), objective=False)[0]
@@ -239,8 +241,8 @@ def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple
             why = f"it subtracts '{part.rate.name}', which is not convex: bound that of each group"
         return why, None if part.span == NO_SPAN else part.span
     if goal.shape not in takes:
-        listed = " and ".join(sorted(takes))
-        return f"it is {SHAPE_NAMES[goal.shape]}, but the algorithm supports {listed} goals", None
+        listed = ", ".join(sorted(takes))
+        return f"it is {SHAPE_NAMES[goal.shape]}; the algorithm supports the classes {listed}", None
     for pair in map(find_two_sided_rate, goal.pieces) if found.one_sided else ():
         if pair is not None:
             part, leaf = pair
