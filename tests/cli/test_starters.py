@@ -138,6 +138,22 @@ def test_own_table_from_init_to_plot(folder, cli):
     assert (folder / "results" / "exp" / "figures" / "tradeoff.svg").is_file()
 
 
+def test_names_of_groups_have_letters_without_accents(folder, cli):
+    rows = "".join(f"{name},{k % 2},{k}\n" for k in range(80) for name in ("Süd", "Île", "男"))
+    (folder / "t.csv").write_text(f"Région,ok,x\n{rows}", encoding="utf-8")
+    assert cli(*own("--positive", "1", group="Région", label="ok")).code == 0
+    experiment, _ = load_experiment(folder / "exp.yaml")
+    values = {"Region_Ile": '"Région" = "Île"', "Region_Sud": '"Région" = "Süd"'}
+    assert experiment.groups == values | {"Region": '"Région" = "男"'}
+
+
+def test_a_goal_without_quotes_is_no_file_name(folder, cli):
+    answer = cli("init", "--goal", "equalized-odds", "0.05")
+    assert answer.code == 2
+    assert "put the goal in quotes: --goal 'equalized-odds 0.05'" in answer.err
+    assert not any(folder.iterdir())
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -432,7 +433,9 @@ def _group_names(column: str, values: Iterable[Any]) -> list[str]:
     """Return unique names for groups that can be used in rules, such as `sex_Female`."""
     found: list[str] = []
     for value in values:
-        name = re.sub("[^A-Za-z0-9]+", "_", f"{column}_{value}").strip("_")[:60] or "group"
+        text = unicodedata.normalize("NFKD", f"{column}_{value}")  # accents become characters
+        plain = text.encode("ascii", "ignore").decode()
+        name = re.sub("[^A-Za-z0-9]+", "_", plain).strip("_")[:60] or "group"
         name = name if re.match("[A-Za-z_]", name) else f"group_{name}"
         taken = [each for each in found if each == name or each.startswith(f"{name}__")]
         found.append(f"{name}__{len(taken) + 1}" if taken else name)
