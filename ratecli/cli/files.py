@@ -160,6 +160,10 @@ def init(
             autocompletion=complete_columns,
         ),
     ] = None,
+    deployed_positive: Annotated[
+        str | None,
+        Option(metavar="VALUE", help="Its positive value, if it has other words than the label."),
+    ] = None,
     positive: Annotated[
         str | None, Option(metavar="VALUE", help="The positive value of the label.")
     ] = None,
@@ -187,6 +191,7 @@ def init(
         goal=tuple(goal or ()),
         score=score or "",
         deployed=deployed or "",
+        deployed_positive=deployed_positive,
         positive=positive,
         separator=separator,
     )

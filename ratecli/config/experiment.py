@@ -129,8 +129,11 @@ class DeployedSpec(Spec):
 
     column: ColumnName | None = Field(
         None,
-        description="The column that holds the deployed model's decisions: 0 and 1, yes and no, or "
-        "the words of the label.",
+        description="The column that holds the deployed model's decisions: 0 and 1, yes and no, "
+        "the words of the label, or two words of which `positive` is one.",
+    )
+    positive: StrictText | None = Field(
+        None, description="The word in this column that is the positive decision."
     )
     algorithm: NameText | None = Field(
         None, description="The label of the algorithm whose classifier counts as deployed."
@@ -143,7 +146,10 @@ class DeployedSpec(Spec):
 
     def conflicts(self) -> Iterable[Diagnostic]:
         hint = "write {column: NAME}, {algorithm: LABEL} or {model: FILE.npz}"
-        return self.check_one_key(type(self).model_fields, hint)
+        yield from self.check_one_key(("column", "algorithm", "model"), hint)
+        if self.positive is not None and self.column is None:
+            message = "'positive' is a word in a column, but 'column' is missing"
+            yield Diagnostic("E104", message, "leave it out", loc=("positive",), key=True)
 
 
 class Experiment(Spec):

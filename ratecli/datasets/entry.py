@@ -133,6 +133,8 @@ class DatasetEntry:
         Scores of existing models, by name: the file that has them, None for a column of the table.
     deployed
         The column with the decisions of a deployed model, which is not a feature.
+    deployed_positive
+        The positive one of its two words, None if they are those of the label.
     slices
         For each column that defines groups of streamed rows, the numbers it is compared with.
     """
@@ -160,6 +162,7 @@ class DatasetEntry:
     levels: int = 1
     scores: tuple[tuple[str, str | None], ...] = ()
     deployed: str | None = None
+    deployed_positive: str | None = None
     slices: tuple[tuple[str, tuple[float, ...]], ...] = ()
     logged: LoggedColumns | None = None
 

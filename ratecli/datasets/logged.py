@@ -22,7 +22,7 @@ def read_decisions(
     """Return decisions, 0, 1, or NaN where the column is empty.
 
     E406 unless the column has only 0 and 1, yes and no, true and false, or two other words of which
-    one is `positive`, the positive label.
+    one is `positive`.
     """
     decisions = np.asarray(column)
     if decisions.dtype.kind != "f":
@@ -40,7 +40,10 @@ def read_decisions(
         message = f"'{example}' in the column '{name}' is not {what}"
         hint = "decisions are 0 and 1, or yes and no; leave the cell empty where there is none"
         if isinstance(positive, str):
-            hint += f"; of two other words, one must be '{positive}', the positive label"
+            hint += f"; of two other words, one must be '{positive}'"
+            if what == DEPLOYED_DECISION:
+                hint += ", or what `deployed: {column: ..., positive: WORD}` names"
+                hint += " (init: --deployed-positive WORD)"
         raise FaultError(Diagnostic("E406", message, hint))
     return np.asarray(decisions, dtype=np.float64)
 

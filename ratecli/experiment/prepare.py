@@ -99,11 +99,12 @@ def check_document(document: Document, *, refuse: bool = True) -> PreparedExperi
     reader = ExperimentReader(experiment, document, rules, numeric)
     cases = reader.cases(refuse=refuse)
     column = experiment.deployed.column if experiment.deployed else None
+    word = experiment.deployed.positive if experiment.deployed else None
     slices = tuple((name, tuple(cuts)) for name, cuts in reader.compared_columns(cases).items())
     for name, entry in entries.items():
         if entry.path is not None:
             own = slices if entry.stream else ()
-            entries[name] = replace(entry, deployed=column, slices=own)
+            entries[name] = replace(entry, deployed=column, deployed_positive=word, slices=own)
     used = {name for case in cases for name in case.datasets}
     data = ExperimentData.of(entries, document.path.parent).only(used)
     reader.add(check_known_optima(experiment, cases, data))

@@ -397,11 +397,11 @@ def _with_levels(
 def _with_decisions(sample: Sample, deployed: str | None, data: ExperimentData) -> Sample:
     """Return the sample with the deployed model's decisions, read from a column if one is named.
 
-    They may be the words of the label if all data sets name the same positive one.
+    They may be the words of the label, if all data sets name the same positive one.
     """
     if deployed is None:
         return sample
-    positives = {entry.positive for entry in data.entries.values()}
+    positives = {entry.deployed_positive or entry.positive for entry in data.entries.values()}
     positive = positives.pop() if len(positives) == 1 else None
     return sample.with_deployed(
         read_decisions(sample.columns[deployed], deployed, DEPLOYED_DECISION, positive)

@@ -216,7 +216,11 @@ def test_goals_groups_and_scores(folder, cli, options, expected):
             ["churn <= limit", "recall >= 0.8"],
             "mixture",
         ),
-        ("--goal churn --score score --deployed used", ["churn <= limit"], "post_shift"),
+        (
+            "--goal churn --score score --deployed used --deployed-positive yes",
+            ["churn <= limit"],
+            "post_shift",
+        ),
     ],
 )
 def test_several_goals_and_those_of_all_rows(table, cli, options, rules, algorithm):
@@ -229,6 +233,8 @@ def test_several_goals_and_those_of_all_rows(table, cli, options, rules, algorit
     assert experiment.algorithms[-1].name == algorithm
     assert answer.out.count("\ngoal     ") == len(rules)
     assert ("churn" in experiment.metrics) == ("--deployed" in options)
+    deployed = experiment.deployed
+    assert ("-positive" in options) == (deployed is not None and deployed.positive == "yes")
     assert cli("validate", "exp.yaml").code == 0
 
 

@@ -92,6 +92,7 @@ KEYS = [
     ("E104", "deployed: {algorithm: ⟦unconstraind⟧}\n", "did you mean 'unconstrained'"),
     ("E104", "deployed: {column: a, ⟦algorithm⟧: unconstrained}\n", None),
     ("E104", "deployed: {⟦model⟧: a.npz, column: a}\n", "{model: FILE.npz}"),
+    ("E104", "deployed: {model: a.npz, ⟦positive⟧: keep}\n", "leave it out"),
     ("E104", "report: {plots: [{kind: ⟦tradeof⟧, x: a, y: b}]}\n", "did you mean 'tradeoff'"),
     ("E104", "report: {plots: [{kind: tradeoff, x: a, y: b, split: ⟦tets⟧}]}\n", "'test'"),
     ("E104", "report: {plots: [{kind: tradeoff, x: a, y: b, file: ⟦../f⟧}]}\n", "letters"),

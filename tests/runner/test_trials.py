@@ -161,6 +161,18 @@ def test_the_deployed_column_is_not_a_feature(folder):
     assert X.shape[1] == 4  # sex=F, sex=M, x, z
 
 
+def test_decisions_of_the_deployed_model_may_be_words_that_the_file_names(folder):
+    text = BASE.replace(", drop: [old]", "") + "deployed: {column: old, positive: keep}\n"
+    frame = pd.read_csv(folder / "people.csv")
+    decided = frame.old.to_numpy() == 1
+    frame["old"] = np.where(decided, "keep", "remove")
+    frame.to_csv(folder / "people.csv", index=False)
+    sample = load_trial_data(prepare(write(folder, text)).data, 0, "old").sample
+    np.testing.assert_array_equal(sample.deployed, decided)
+    (fault,) = faults(write(folder, text.replace("keep", "stay")))
+    assert "one must be 'stay'" in fault.help
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

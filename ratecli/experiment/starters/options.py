@@ -44,6 +44,8 @@ class StarterOptions:
         The column of an existing model's score; "" to train models.
     deployed
         The column with the decisions of the model in use; "" if there is none.
+    deployed_positive
+        The positive one of its two words; None if they are those of the label.
     positive
         The positive value of the label; None if the labels are 0 and 1, or false and true.
     separator
@@ -59,6 +61,7 @@ class StarterOptions:
     goal: tuple[str, ...] = ()
     score: str = ""
     deployed: str = ""
+    deployed_positive: str | None = None
     positive: str | None = None
     separator: str | None = None
 

@@ -395,7 +395,9 @@ def _write_starter(
     ]
     target, several = goals[0], len(goals) > 1
     question = f"What {'do' if several else 'does'} the goal{'s' * several}"
-    deployed = f"\ndeployed: {_yaml({'column': request.deployed})}\n" if request.deployed else ""
+    current = {"column": request.deployed, "positive": request.deployed_positive}
+    current = {key: value for key, value in current.items() if value}
+    deployed = f"\ndeployed: {_yaml(current)}\n" if request.deployed else ""
     template = (STARTERS / "own-table.yaml.template").read_text("utf-8")
     return template.format(
         slug=_slug(request.path.stem),
