@@ -17,6 +17,7 @@ from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import BEST_CONSTANT_KEY
 from ratecli.models.storage import dumps, loads
 from ratecli.rates.tangent import values
+from ratecli.solvers.baselines.solvers import Unconstrained
 from ratecli.solvers.margin import MarginSpec, solve_with_margin
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.regression.solver import LeastSquares
@@ -206,6 +207,8 @@ def test_trees_satisfy_bounds_that_plain_ones_violate():
     free = run(LeastSquares(model=tree), posed(Rules({}, "mse")))
     found = run(LeastSquares(model=tree), made)
     (plain,), (model,) = free.variants.values(), found.variants.values()
+    (baseline,) = run(Unconstrained(model=tree), made).variants.values()
+    np.testing.assert_allclose(baseline.estimate(made.X), plain.estimate(made.X), rtol=1e-12)
     assert found.status == "solved"
     assert made.violation(plain) > 0.02
     assert made.violation(model) == 0.0
@@ -246,6 +249,12 @@ def test_invalid_options(options, message):
         pytest.importorskip("lightgbm")
     with pytest.raises(FaultError, match=message):
         make_solver("least_squares", options, [])
+
+
+def test_parameters_of_a_regressor_without_constraints_are_not_tuned():
+    options = {"model": "Ridge", "tune": {"alpha": (1.0, 2.0)}}
+    with pytest.raises(FaultError, match="tuned by least_squares"):
+        make_solver("unconstrained", options, [])
 
 
 FILE = """

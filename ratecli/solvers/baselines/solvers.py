@@ -17,11 +17,13 @@ from ratecli.solvers.oracles.choice import (
     EARLY_STOPPING,
     LINEAR_MODEL,
     ModelOption,
+    ModelOrRegressorOption,
     Scores,
     check_reduced_model,
     check_tuned,
     existing_score,
     is_linear,
+    is_regressor,
     model_name,
     named_options,
     stops_early,
@@ -145,18 +147,29 @@ class Unconstrained(ModelSolver):
 
     Attributes
     ----------
+    model
+        As for other algorithms that fit one model; for numeric labels also a regressor of
+        scikit-learn, such as `HistGradientBoostingRegressor`.
     loss
         `hinge` (a linear SVM with a certified gap) or `logistic` (by LIBLINEAR), both with a
         regularized bias, and both fitted by passes of Newton's method if rows are streamed; for
         numeric labels `squared` (exact ridge regression with an unregularized bias).
     """
 
+    model: ModelOrRegressorOption = LINEAR_MODEL
     loss: Literal["hinge", "logistic", "squared"] = "hinge"
 
     version: ClassVar[int] = 4
     role: ClassVar[Role] = "ignores"
     numbers: ClassVar[Mapping[str, Any] | None] = {"loss": "squared"}
     episodes: ClassVar[Mapping[str, Any] | None] = {}
+
+    def __post_init__(self) -> None:
+        if is_regressor(self.model):
+            if self.tune:
+                raise ValueError("tune: parameters of regressors are tuned by least_squares")
+            object.__setattr__(self, "loss", "squared")
+        super().__post_init__()
 
     @property
     def takes_classes(self) -> bool:
@@ -176,6 +189,10 @@ class Unconstrained(ModelSolver):
             from ratecli.solvers.seldonian.policy import fit_policy
 
             return Solution({"stochastic": fit_policy(problem)})
+        if is_regressor(self.model):
+            from ratecli.solvers.regression.reduction import fit_plain_regressor
+
+            return Solution({"estimate": fit_plain_regressor(self.model, problem, rng)})
         if self.loss == "squared":
             return Solution({"estimate": fit_plain_estimate(problem)})
         classifier, reason = fit_model(self, problem, rng)

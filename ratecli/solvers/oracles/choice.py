@@ -396,6 +396,20 @@ RegressorOption = Annotated[str | dict[str, Any], BeforeValidator(check_regresso
 """Type of a solver option: the name of a regressor, or `{name: {parameter: value}}`."""
 
 
+def is_regressor(value: Any) -> bool:
+    """Return whether a value names one of scikit-learn's regressors."""
+    return _NamedOptions.parse(value, what="a model").name in REGRESSOR_MODULES
+
+
+def check_model_or_regressor(value: Any) -> Any:
+    """Return the value; raise as `check_regressor` or `check_model` does."""
+    return check_regressor(value) if is_regressor(value) else check_model(value)
+
+
+ModelOrRegressorOption = Annotated[str | dict[str, Any], BeforeValidator(check_model_or_regressor)]
+"""Type of a solver option that names a model of classes, or one of scikit-learn's regressors."""
+
+
 def fit_regressor(value: Any, rows: FitRows, rng: np.random.Generator) -> ProbabilityModel:
     """Fit the regressor of a checked option to rows with numbers; raise E501 if it fails."""
     from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator

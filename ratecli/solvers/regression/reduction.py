@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
@@ -17,6 +18,7 @@ from ratecli.solvers.oracles.choice import fit_regressor
 from ratecli.solvers.problem import Problem, sum_by_goal
 from ratecli.solvers.regression.linear import SLACK, goal_forms, label_spread, unit_of
 from ratecli.solvers.regression.solver import LeastSquares
+from ratecli.solvers.seldonian.scores import label_weights
 
 MULTIPLIER_SUMS = (1.0, 10.0, 100.0, 1000.0)
 """Bounds on the sum of multipliers, for an objective and pieces in their own units.
@@ -61,14 +63,11 @@ class Reduction:
         """Add the regressor for multipliers (m,), and return its values (1 + m,)."""
         problem, prices = self.problem, np.append(1.0, multipliers)
         squares, errors = ((prices @ each) @ problem.rates.A for each in self.mix)
-        used = np.flatnonzero(squares > 0)
-        targets = problem.label[used] - errors[used] / (2 * squares[used])
-        weights = squares[used] * (len(used) / squares[used].sum())
-        rows = FitRows(problem.X[used], problem.layout, targets, weights)
-        values = fit_regressor(self.options.model, rows, self.rng)
-        assert problem.label_range is not None
-        self.models.append(ModelRegressor(values, problem.label_range))
-        self.values.append(self.measure(self.models[-1].estimate(problem.X)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            targets = problem.label - errors / (2 * squares)
+        model = _fit_weighted(self.options.model, problem, targets, squares, self.rng)
+        self.models.append(model)
+        self.values.append(self.measure(model.estimate(problem.X)))
         return self.values[-1]
 
     def best_average(self, most: float) -> tuple[Array, Array, float]:
@@ -90,6 +89,23 @@ class Reduction:
         chances = np.maximum(found.x[:T], 0.0)
         multipliers = -found.ineqlin.marginals if m else np.zeros(0)
         return chances / chances.sum(), np.maximum(multipliers, 0.0), float(found.fun)
+
+
+def _fit_weighted(
+    model: Any, problem: Problem, targets: Array, weights: Array, rng: np.random.Generator
+) -> ModelRegressor:
+    """Fit a regressor to the targets of the rows with a positive weight; the mean weight is 1."""
+    used = np.flatnonzero(weights > 0)
+    scaled = weights[used] * (len(used) / weights[used].sum())
+    rows = FitRows(problem.X[used], problem.layout, targets[used], scaled)
+    assert problem.label_range is not None
+    return ModelRegressor(fit_regressor(model, rows, rng), problem.label_range)
+
+
+def fit_plain_regressor(model: Any, problem: Problem, rng: np.random.Generator) -> ModelRegressor:
+    """Fit a regressor to the labels; raise E306 if no row has one, E501 if the fit fails."""
+    problem.labels()  # E306
+    return _fit_weighted(model, problem, problem.label, label_weights(problem), rng)
 
 
 def solve_reduction(
