@@ -30,9 +30,12 @@ def commands():
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster():
-    """Yield the address of a Dask cluster of two workers, which may be slow to answer."""
+    """Yield the address of a Dask cluster of two workers, which may be slow to answer.
+
+    It ends with the module: without work, a cluster takes a tenth of a processor core.
+    """
     from ratecli.runner import dask_pool  # noqa: PLC0415  takes a second
 
     with pytest.MonkeyPatch.context() as patch, dask_pool.start_local_cluster(2) as address:
