@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from bitmaps import leave_out_bitmaps
 from data_folder import forbid_network
 from people import EXPERIMENTS, people
 from small import SMALL
@@ -23,7 +24,8 @@ class Answer:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch) -> Path:
-    """An empty working folder without data, mirror or network."""
+    """An empty working folder without data, mirror or network; bitmaps of plots are left out."""
+    leave_out_bitmaps(monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "data"))
     monkeypatch.delenv("RATECLI_DATA_MIRROR", raising=False)

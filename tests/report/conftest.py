@@ -2,11 +2,19 @@ from pathlib import Path
 
 import pytest
 import synthetic_ledger
+from bitmaps import leave_out_bitmaps
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import draw_plots
 from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.write import write_report
+
+
+@pytest.fixture(autouse=True)
+def vectors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the bitmaps of plots, unless a test compares whole images or written files."""
+    if not {"images", "reported"} & set(request.fixturenames):
+        leave_out_bitmaps(monkeypatch)
 
 
 @pytest.fixture(scope="session")
