@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 import typer.main
@@ -12,6 +13,7 @@ from small import SMALL, command, environment, process
 
 from ratecli.cli.app import app
 from ratecli.config.report import PLOT_TYPES
+from ratecli.experiment import catalogue
 from ratecli.experiment.catalogue import LISTINGS, describable_names, describe
 from ratecli.experiment.schema import file_schema
 from ratecli.rates import table
@@ -121,6 +123,16 @@ def test_everything_is_listed():
     assert sorted(synonyms) == sorted(table.SYNONYMS)
 
 
+@pytest.fixture(scope="module")
+def kept_listings():
+    """List keys and options once, which takes most of the time of `show`."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("list_keys", "list_options"):
+            patch.setattr(catalogue, name, cache(getattr(catalogue, name)))
+        yield
+
+
+@pytest.mark.usefixtures("kept_listings")
 @pytest.mark.parametrize("name", describable_names())
 def test_every_name_can_be_shown(cli, name):
     answer = cli("show", name)
