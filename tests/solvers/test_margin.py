@@ -194,11 +194,14 @@ GAPS = {
 }
 
 
-LATIN = [(rule, name, (k + j) % 3) for k, rule in enumerate(GAPS) for j, name in enumerate(SOLVERS)]
-"""Each rule and each algorithm with each of the three samples below, once."""
+CASES = [
+    *(("ratio", "majorize", 1), ("ratio", "mixture", 1), ("ratio", "three_player", 2)),  # solved
+    *(("odds", "majorize", 0), ("tpr", "mixture", 0), ("odds", "three_player", 1)),
+]
+"""Each algorithm with a sample that has enough rows for its rule, and with one that has too few."""
 
 
-@pytest.mark.parametrize(("rule", "name", "sample"), LATIN)
+@pytest.mark.parametrize(("rule", "name", "sample"), CASES)
 def test_margin_never_returns_a_model_worse_than_a_constant(rule, name, sample):
     """Constants satisfy all these rules without noise; tightening beyond the tolerance led to worse."""
     seed, n = [(0, 60), (2, 90), (3, 120)][sample]
