@@ -328,13 +328,15 @@ def example(tmp_path):
     return environment(PYTHONPATH=":".join(paths))
 
 
-def test_the_example_is_found_and_recorded(tmp_path):
-    package, version, _ = entry_points()
+def test_the_example_is_found_and_recorded(site, cli, monkeypatch):
+    package, version, entries = entry_points()
+    install(site, package, entries, version=version)
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    _forget()
     quick = ("--executor", "serial", "--set", "seeds=1")
-    command = ("run", EXAMPLE / "experiment.yaml", "-o", tmp_path / "out", *quick)
-    done = process(*command, env=example(tmp_path))
-    assert done.returncode == 0, done.stderr
-    folder = tmp_path / "out" / "plugged-in"
+    done = cli("run", EXAMPLE / "experiment.yaml", "-o", site / "out", *quick)
+    assert done.code == 0, done.err
+    folder = site / "out" / "plugged-in"
     manifest = json.loads((folder / "manifest.json").read_text())
     known = [each["name"] for each in manifest["plugins"]]
     assert sorted(known) == ["housing", "informedness", "random_cuts", "withdrawn"]
