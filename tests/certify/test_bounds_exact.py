@@ -222,7 +222,7 @@ def misses_of_one_sided(bound: Bound, law, rows: list[int], delta: float, draws:
 
 
 @pytest.mark.parametrize("name", HEAVY)
-@pytest.mark.parametrize(("rows", "delta"), [([30], 0.2), ([200], 0.2), ([60, 40], 0.2)])
+@pytest.mark.parametrize(("rows", "delta"), [([100], 0.2), ([60, 40], 0.2)])
 @pytest.mark.parametrize("bound", ONE_SIDED, ids=lambda bound: bound.name)
 def test_failure_rate_of_lower_bounds_of_heavy_tails(bound, name, rows, delta):
     assert few_enough(misses_of_one_sided(bound, HEAVY[name], rows, delta, 300), 300, delta)

@@ -245,7 +245,6 @@ def test_three_shares_are_optimal():
     assert end_at(expected, optimize_delta_shares(expected)) <= least + 1e-6
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     "text",
     [
@@ -254,9 +253,9 @@ def test_three_shares_are_optimal():
         "abs(fnr[g=M] - fnr[g=F]) + abs(fpr[g=M] - fpr[g=F]) <= 0.35",
     ],
 )
-def test_optimized_shares_are_better_than_equal_ones(text, seed):
-    label = (np.random.default_rng(seed).random(440) < 0.4).astype(float)
-    expected = expected_outcome(text, {"M": 400, "F": 40}, seed, label)
+def test_optimized_shares_are_better_than_equal_ones(text):
+    label = (np.random.default_rng(0).random(440) < 0.4).astype(float)
+    expected = expected_outcome(text, {"M": 400, "F": 40}, 0, label)
     shares = optimize_delta_shares(expected)
     size = len(expected.plan.bounds)
     assert sum(shares) == pytest.approx(1, abs=1e-12)

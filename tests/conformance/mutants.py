@@ -26,7 +26,7 @@ class Cuts(RandomCuts):
         How many.
     """
 
-    tries: int = 25
+    tries: int = 10
 
 
 class Learnt(Threshold):

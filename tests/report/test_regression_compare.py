@@ -104,7 +104,7 @@ def test_slack_of_a_satisfied_constraint_is_not_compared():
 def test_many_changed_metrics_require_wider_intervals():
     now = [a + b for a, b in zip(FIVE, [0.004, 0.007, 0.003, 0.006, 0.009], strict=True)]
     assert verdicts(point(now), point(FIVE)) == {"error": "regressed"}
-    names = [f"m{i}" for i in range(1500)]
+    names = [f"m{i}" for i in range(500)]
     many = [point([0.1] * 5, name, k=name) for name in names]
     jumps = [point([0.1, 0.2, 0.1, 0.0, 0.1], name, k=name) for name in names]
     assert set(verdicts([point(now), *jumps], [point(FIVE), *many]).values()) == {"same"}
@@ -259,7 +259,7 @@ UNDEFINED = [Scenario(10, 0.02, undefined=shares) for shares in ((0.1, 0.1), (0.
 @pytest.mark.parametrize("scenario", [FEW, SAMPLED, OTHER], ids=["few", "sampled", "other"])
 def test_noise_seldom_fails_and_half_a_point_mostly_does(scenario):
     assert estimate_share(scenario.count_failures(), 200).low <= 0.05
-    assert scenario.count_failures(0.005) >= 0.9 * 200
+    assert scenario.count_failures(0.005, comparisons=100) >= 0.9 * 100
 
 
 def test_undefined_seeds_seldom_fail_by_noise_and_mostly_by_a_loss():

@@ -183,7 +183,7 @@ def test_branch_and_bound_finds_the_best_of_all_choices(name, count, monkeypatch
         rows, rng = random_rows(count, seed), np.random.default_rng(seed)
         given, of = problem(rows, GOALS[name]), cells(name, rows)
         hulls = Hulls(given)
-        for k in range(3):
+        for k in range(2):
             scores = random_scores(rows.label, count, rng)
             hull = hulls.of(scores)
             violation, objective = brute_force(given, all_rates(given, scores, of))

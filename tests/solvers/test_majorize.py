@@ -206,7 +206,7 @@ def test_hashed_variant_is_optional_and_depends_on_the_seed():
 @pytest.mark.parametrize("family", ["nothing", "parity", "churn", "odds"])
 def test_all_inner_solvers_reach_the_same_convex_value(family):
     """The first problem is convex, so its value is unique."""
-    goals = on(smooth_rows(1, n=150), family)
+    goals = on(smooth_rows(1, n=80), family)
     first, *others = (
         solve(goals, Majorize(iterations=1, inner=inner, chooser=chooser)).trace[0]["bound"]
         for inner, chooser in product(("newton", "cutting_plane"), ("center", "maximization"))

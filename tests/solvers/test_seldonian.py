@@ -464,7 +464,7 @@ def test_reported_number_of_rows_is_enough_for_decisions(rule):
     solver = Seldonian(decisions="deterministic", inflation=1)
 
     def ended(tests):
-        rows = smooth_rows(1, n=150)
+        rows = smooth_rows(1, n=80)
         problem = promised(rows, {"c": rule}, tests=tests, bound="clopper_pearson")
         return run(solver, problem)
 

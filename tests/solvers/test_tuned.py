@@ -21,8 +21,8 @@ NO_MARGIN = MarginSpec()
 RULES = Rules({"parity": f"positive_rate[g=c] - positive_rate[g=a] <= {SLACK}"})
 TREE = {"DecisionTreeClassifier": {"min_samples_leaf": 5}}
 CASES = {
-    "mixture": ({}, {"calls": [2, 8], "sweeps": [0, 1]}),
-    "majorize": ({}, {"iterations": [1, 4]}),
+    "mixture": ({}, {"calls": [2, 5]}),
+    "majorize": ({}, {"iterations": [1, 2]}),
     "zafar": ({}, {"covariance": [0.0, 0.1, 1.0]}),
     "exponentiated_gradient": ({"iterations": 2}, {"eps": [0.01, 0.5]}),
     "three_player": ({"steps": 30, "every": 5}, {"optimizer": ["adam", "sgd"]}),
