@@ -161,7 +161,7 @@ def test_a_constraint_is_satisfied_on_training_rows(loans):
         ("majorize", {"iterations": 3}, None),
         ("post_shift", {}, None),
         ("seldonian", {}, {"delta": 0.1, "fraction": 0.6}),
-        ("mixture", {}, {"aim": 0.8, "stratify": ["sex"]}),
+        ("post_shift", {}, {"aim": 0.8, "stratify": ["sex"]}),
     ],
 )
 @pytest.mark.filterwarnings("ignore::ratecli.RatecliWarning")
