@@ -96,7 +96,7 @@ def run_all(found, executor=None):
 
 
 def test_one_table_for_all_experiments(folder, cli, files):
-    one = ("--executor", "processes", "--jobs", 1)
+    one = ("--jobs", 1)
     answer = cli("run", *files, *one)
     assert answer.code == 0
     heads, small, other, *_, total, page = map(str.split, answer.out.splitlines())
@@ -261,7 +261,7 @@ def test_an_experiment_that_cannot_run_does_not_stop_others(folder, cli, files, 
 
 def test_an_interrupt_reports_the_stored_trials_of_each(folder, files):
     for file in files:
-        file.write_text(file.read_text().replace("seeds: 1", "seeds: 60"))
+        file.write_text(file.read_text().replace("seeds: 1", "seeds: 30"))
     with subprocess.Popen(
         command("run", *files, "--jobs", 1), stdout=-1, stderr=-1, cwd=folder, text=True
     ) as run:
@@ -273,8 +273,8 @@ def test_an_interrupt_reports_the_stored_trials_of_each(folder, files):
     assert (run.returncode, out) == (130, "")
     count = stored(ledger(folder, "small"))
     assert err.splitlines()[-2:] == [
-        f"interrupted: {count} of 240 trials are stored in results/small; run again to continue",
-        "interrupted: 0 of 240 trials are stored in results/other; run again to continue",
+        f"interrupted: {count} of 120 trials are stored in results/small; run again to continue",
+        "interrupted: 0 of 120 trials are stored in results/other; run again to continue",
     ]
     assert "Traceback" not in err
 

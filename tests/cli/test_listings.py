@@ -58,7 +58,10 @@ def test_quick_commands_import_nothing_slow(folder):
     (folder / "small.yaml").write_text(SMALL)
     program = (
         "import sys\n"
+        "from functools import cache\n"
+        "import typer.main\n"
         "from ratecli.cli.app import main\n"
+        "typer.main.get_command = cache(typer.main.get_command)\n"
         f"for arguments in {QUICK!r}:\n"
         "    assert main(arguments) == 0, arguments\n"
         f"    loaded = {HEAVY!r} & set(sys.modules)\n"

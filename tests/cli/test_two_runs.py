@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no su
 
 BUSY = "error[E504]: {}another command is writing to results/small"
 ONCE = ("--set", "seeds=1", "-j", 1)
-SEEDS = 400
+SEEDS = 100
 """More than end while this process waits for its turn on a busy machine."""
 
 

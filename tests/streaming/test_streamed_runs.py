@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bitmaps import leave_out_bitmaps
 from scipy.stats import norm
 from typer.testing import CliRunner
 
@@ -245,7 +246,8 @@ def test_options_that_conflict_with_streams(folder):
             prepare(write(folder, BASE), [STREAM, more])
 
 
-def test_commands_accept_streamed_data(folder):
+def test_commands_accept_streamed_data(folder, monkeypatch):
+    leave_out_bitmaps(monkeypatch)
     text = BASE.replace("unconstrained\n", "three_player: {steps: 50, batch: 99}\n")
     text = text.replace("path: people.parquet", "path: people.parquet, stream: true")
     path, runner = write(folder, text), CliRunner()
