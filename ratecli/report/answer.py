@@ -220,11 +220,13 @@ def best_sheet(ledger: Ledger) -> Sheet:
         note += (
             f" Its constraints hold in {DEFAULT_LEVEL:.0%} of the trials with a model, or with the "
             "probability that `holds` states, if the test sets are consistent with that; and at "
-            "least half of its trials have a model. `satisfied in` counts trials, and `holds in` "
-            "estimates the same share without the sampling error of test sets. The objective is "
-            "slightly optimistic, because the setting was chosen on these rows. `cost` is the "
-            "mean difference over seeds from the algorithm without constraints."
+            "least half of its trials have a model. `satisfied in` counts the trials whose "
+            "constraints hold on these rows. `holds in` estimates the share of trials whose "
+            "constraints hold in the population, of which these rows are a sample. The objective "
+            "is slightly optimistic, because the setting was chosen on these rows. `cost` is the "
+            "mean difference from the algorithm without constraints, over the seeds that have both."
         )
+    note += " Each trial's models are in a folder below `models`: `ratecli predict FOLDER TABLE`."
     rows = [_best_row(ledger, each, split) for each in found]
     return make_sheet(f"Best results ({split})", rows, note)
 
