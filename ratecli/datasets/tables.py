@@ -167,8 +167,7 @@ class TableFile:
                 way = "check 'separator' and quotes; all rows need equally many fields"
             if isinstance(error, UnicodeDecodeError) or "UTF8" in reason:
                 reason = "it is not UTF-8 text"
-                way = "save it as UTF-8, as pandas does: read_csv(FILE, encoding='latin-1')"
-                way += ".to_csv(FILE, index=False)"
+                way = "write a copy in UTF-8: iconv -f latin1 -t utf-8 FILE > COPY"
             raise not_a_table_error(self.path, reason, way) from error
 
     def _header(self) -> list[str]:

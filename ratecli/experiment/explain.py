@@ -85,10 +85,13 @@ def _explain_guard(guard: MarginSpec) -> Iterator[str]:
 
 def _explain_deployed(deployed: DeployedSpec) -> str:
     """Describe where the deployed model's decisions come from."""
-    ((kind, source),) = deployed.model_dump(exclude_none=True).items()
+    given = deployed.model_dump(exclude_none=True)
+    word = given.pop("positive", None)
+    ((kind, source),) = given.items()
     same = ", same seed and sweep point" if kind == "algorithm" else ""
     which = "decisions" if kind == "column" else "more likely decisions"
-    return f"{which} of the {kind} '{source}'{same}"
+    words = "" if word is None else f", of which '{word}' is positive"
+    return f"{which} of the {kind} '{source}'{same}{words}"
 
 
 def _explain_filters(prepared: PreparedExperiment) -> Iterator[str]:

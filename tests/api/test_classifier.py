@@ -130,7 +130,7 @@ def test_estimators_of_estimators_are_models(loans):
     ("model", "message"),
     [
         (KNeighborsClassifier(), "its fit takes no sample weights"),
-        (DecisionTreeRegressor(), "it is not a classifier"),
+        (DecisionTreeRegressor(), "'model: DecisionTreeRegressor.* estimates numbers"),
         (DecisionTreeClassifier, r"pass an instance, such as DecisionTreeClassifier\(\)"),
         ({"score": "income"}, "has no existing scores"),
     ],

@@ -325,4 +325,4 @@ def test_numeric_label(base: Path):
 def test_a_table_in_another_encoding_is_said_to_be_so(base, rows):
     found = fault(base, b"sex,paid\n" + b"F,yes\n" * rows + "M\xe4nnlich,no\n".encode("latin-1"))
     assert (found.code, found.message) == ("E404", "'t.csv' is not a table: it is not UTF-8 text")
-    assert "encoding='latin-1'" in found.help
+    assert "iconv -f latin1 -t utf-8" in found.help

@@ -79,6 +79,10 @@ def test_goals_are_shown_as_written_and_as_understood(explained):
     [
         ("{column: approved}", "decisions of the column 'approved'"),
         (
+            "{column: approved, positive: 'yes'}",
+            "decisions of the column 'approved', of which 'yes' is positive",
+        ),
+        (
             "{algorithm: unconstrained}",
             "more likely decisions of the algorithm 'unconstrained', same seed and sweep point",
         ),

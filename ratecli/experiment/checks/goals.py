@@ -30,6 +30,7 @@ from ratecli.rates.analysis import (
 from ratecli.rates.syntax import NO_SPAN
 from ratecli.rates.table import DEPLOYED, RATES
 from ratecli.solvers.base import Solver
+from ratecli.solvers.oracles.choice import LINEAR_MODEL, is_regressor, model_name
 from ratecli.solvers.registry import all_algorithms
 
 SHAPE_NAMES = {
@@ -168,6 +169,8 @@ def _check_labels(
     elif not case.solver.takes_classes:
         options = type(case.solver).numbers or {}
         listed = ", ".join(f"{key}: {value}" for key, value in options.items())
+        model = getattr(case.solver, "model", LINEAR_MODEL)
+        listed = f"model: {model_name(model)}" if is_regressor(model) else listed
         message = f"'{listed}' of '{case.label}' estimates numbers, but the label has two classes"
         hint = "use another value, or set `target: number` in the data set if its label is a number"
         yield Diagnostic("E308", message, hint, loc=loc, key=True)

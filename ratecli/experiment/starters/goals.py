@@ -112,7 +112,7 @@ _GOALS = (
     ),
     StarterGoal(
         "churn",
-        "At most a share `limit` of decisions may differ from the current ones, --deployed COLUMN.",
+        "At most a share `limit` of decisions may differ from those of the model in use.",
         "",
         "churn",
     ),

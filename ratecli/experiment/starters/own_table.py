@@ -331,7 +331,8 @@ def _unusable_reason(column: pd.Series) -> str:
         if all(map(DATE.fullmatch, words)):
             return "dates: to use them, add numbers such as a year or an age"
         if all(map(DECIMAL_COMMA.fullmatch, words)):
-            return "numbers with a decimal comma: write them with a point"
+            way = "write them with a point (pandas: read_csv(FILE, decimal=','))"
+            return f"numbers with a decimal comma: {way}"
         others = [word for word in words if math.isnan(parse_number(word))]
         if 0 < len(others) <= MAX_STRAY_SHARE * len(words):
             return f"numbers, except for {_quoted(others[0])}: leave such cells empty"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from annotated_types import Ge, Gt, MinLen
@@ -156,7 +156,7 @@ class Unconstrained(ModelSolver):
         numeric labels `squared` (exact ridge regression with an unregularized bias).
     """
 
-    model: ModelOrRegressorOption = LINEAR_MODEL
+    model: ModelOrRegressorOption = field(default=LINEAR_MODEL, kw_only=True)
     loss: Literal["hinge", "logistic", "squared"] = "hinge"
 
     version: ClassVar[int] = 4
