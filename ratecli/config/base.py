@@ -41,10 +41,9 @@ FAILURE_RATE = "failure_rate"
 
 A constraint's name may follow after a dot. Metrics must not have these two names.
 """
-NAME_HELP = (
-    "a name begins with a letter or '_' and continues with letters, digits and '_'; "
-    "a rule with a comma needs quotes inside braces"
-)
+NAME_HELP = "a name begins with a letter or '_' and continues with letters, digits and '_'"
+COMMA_HELP = "a rule with a comma needs quotes inside braces"
+PREFIX_HELP = "in `tune`, parameters of the model have no prefix: num_leaves"
 SLUG_HELP = "use lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit"
 
 
@@ -58,7 +57,8 @@ def check_name(name: str, loc: Loc = (), *, key: bool = False) -> list[Diagnosti
     if is_name(name):
         return []
     message = f"{quote_value(name)} is not a name"
-    return [Diagnostic("E104", message, NAME_HELP, loc=loc, key=key)]
+    hint = f"{NAME_HELP}; {PREFIX_HELP if name.startswith('model.') else COMMA_HELP}"
+    return [Diagnostic("E104", message, hint, loc=loc, key=key)]
 
 
 class Spec(BaseModel):

@@ -213,6 +213,7 @@ class _NamedOptions:
             names = estimators.parameter_names(model)
         except Exception as error:  # noqa: BLE001  a module may raise anything when imported
             hint = "name a class whose fit takes sample weights, like those of scikit-learn"
+            hint += f": {', '.join(REGRESSOR_MODULES)}" if regressor else ""
             raise self._error(f"'{name}' cannot be used: {error}", hint) from None
         for key in FILE_PARAMETERS.intersection(self.options):
             message, loc = f"'{self.name}' has no option '{key}'", (*self.loc, key)
