@@ -7,6 +7,7 @@ from html import unescape
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from people import measured, read, trial
 from scipy.stats import binomtest
@@ -37,6 +38,24 @@ def test_an_exported_pipeline_decides_as_predict_does(cli, rows):
     found = load("m.skops", trusted=["numpy.dtype"]).predict(frame)
     known = read(cli("predict", model, "people.csv").out).decision
     assert found.tolist() == known.tolist()
+
+
+def test_the_types_that_pandas_would_guess_wrong_are_shown(cli, folder):
+    from skops.io import load  # noqa: PLC0415
+
+    rng = np.random.default_rng(0)
+    smoker, x = rng.random(90) < 0.4, rng.normal(size=90)
+    frame = pd.DataFrame({"smoker": smoker, "x": x, "y": (x + smoker > 0.5).astype(int)})
+    frame.to_csv(folder / "t.csv", index=False)
+    text = "name: t\ndatasets: {t: {path: t.csv, label: y}}\nobjective: error\n"
+    (folder / "t.yaml").write_text(f"{text}algorithms: [unconstrained: {{loss: logistic}}]\n")
+    assert cli("run", "t.yaml", "-q").code == 0
+    model = "results/t/models/unconstrained-seed=0"
+    answer = cli("export", model, "--format", "sklearn", "-o", "m.skops")
+    assert answer.out.splitlines()[-1] == "with pandas: read_csv(FILE, dtype={'smoker': str})"
+    found = load("m.skops", trusted=["numpy.dtype"])
+    decided = found.predict(pd.read_csv("t.csv", dtype={"smoker": str}))
+    assert decided.tolist() == read(cli("predict", model, "t.csv").out).decision.tolist()
 
 
 REFUSED = [

@@ -382,7 +382,7 @@ STATUSES = {
     "any decisions violate it": (smooth_rows(0), APART, "infeasible", f"by {LEAST:.3g} or more"),
     # all decisions cost the same at the prices
     "no prices": (smooth_rows(0), OPPOSED, "infeasible", "by 0.1 or more"),
-    "linear ones violate it": (*NOT_LINEAR, "no_solution_found", "the best violates 'e' by"),
+    "linear ones violate it": (*NOT_LINEAR, "no_solution_found", "the last one violates 'e' by"),
 }
 
 

@@ -331,7 +331,7 @@ def test_contradictory_constraints_are_infeasible():
     found = shifted(problem(rows, Rules({"r": "recall >= 0.9", "c": "positive_rate <= 0.1"})))
     assert found.status == "infeasible"
     assert found.reason.startswith(
-        "no choice of thresholds satisfies all constraints: the best violates '"
+        "no choice of thresholds satisfies all constraints: the last one violates '"
     )
     shuffled = Rows(rows.X * 0, rows.label, rows.group)
     found = shifted(problem(shuffled, Rules({"r": "recall >= 0.7", "f": "fpr <= 0.3"})))

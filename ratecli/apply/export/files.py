@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -10,8 +11,11 @@ from ratecli.apply.export.as_json import json_bytes
 from ratecli.apply.export.as_onnx import onnx_bytes
 from ratecli.apply.export.as_sklearn import sklearn_bytes
 from ratecli.apply.predict import StoredModel, load_applicable_model
+from ratecli.datasets.columns import MISSING_CATEGORY
+from ratecli.datasets.encode import OneHotBlock
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import atomic_write
+from ratecli.rates.syntax import parse_number
 
 
 class ModelFormat(NamedTuple):
@@ -56,7 +60,25 @@ def export_model(
         raise FaultError(Diagnostic("E202", message, "pip install 'ratecli[onnx]'")) from None
     place = output or Path(f"{model.folder}{made.suffix}")
     atomic_write(place, content)
-    return "\n".join([f"{place}: {model.which}", *_inputs(model)])
+    types = _guessed_types(model) if form == "sklearn" else {}
+    pandas = (
+        [f"with pandas: read_csv(FILE, dtype={types})".replace("'str'", "str")] if types else []
+    )
+    return "\n".join([f"{place}: {model.which}", *_inputs(model), *pandas])
+
+
+def _guessed_types(model: StoredModel) -> dict[str, str]:
+    """Return the text columns that pandas would read as numbers or truth values."""
+    return {
+        block.column: "str"
+        for block in model.encoding.encoder.blocks
+        if isinstance(block, OneHotBlock)
+        and all(
+            math.isfinite(parse_number(level)) or level.casefold() in {"true", "false"}
+            for level in block.levels
+            if level != MISSING_CATEGORY
+        )
+    }
 
 
 def _inputs(model: StoredModel) -> list[str]:

@@ -287,7 +287,7 @@ def _status_and_reason(
     program = hull.program
     if not optimum.feasible:
         worst = problem.nearest_miss(optimum.rates[:, None])
-        reason = f"no choice of thresholds satisfies all constraints: the best violates {worst}"
+        reason = f"no choice of thresholds satisfies all constraints: the last one violates {worst}"
         return unmet_status(program, hull.kinds, reason)
     if program.missed(optimum.rates) == np.inf:
         reason = UNDEFINED_RATIO_REASON

@@ -284,6 +284,6 @@ def _ending(problem: Problem, search: ColumnGeneration) -> tuple[str, str]:
             return "solved", ""
         promised = f"the objective could still improve by {last['gap']:.2g}"
         return "iteration_limit", f"after {len(search.trace)} rounds {promised}"
-    reason = f"no mixture of {len(search.members)} classifiers satisfies all constraints: the best "
-    reason += f"violates {problem.nearest_miss(search.found.rates[:, None])}"
+    reason = f"no mixture of {len(search.members)} classifiers satisfies all constraints: the last "
+    reason += f"one violates {problem.nearest_miss(search.found.rates[:, None])}"
     return unmet_status(search.program, search.rows.kinds, reason)
