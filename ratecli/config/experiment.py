@@ -66,7 +66,7 @@ def _validate_seeds(value: object) -> object:
         raise type_error(wanted, value, "write 5 or [0, 1, 2]")
     seeds = range(min(value, MAX_SEEDS + 1)) if isinstance(value, int) else listed
     if not 1 <= len(seeds) <= MAX_SEEDS or min(seeds) < 0 or len(set(seeds)) < len(seeds):
-        wanted = f"a number from 1 to {MAX_SEEDS}, or a list of so many different numbers from 0"
+        wanted = f"a number from 1 to {MAX_SEEDS}, or a list of different whole numbers"
         raise value_error(wanted, quote_value(value))
     return tuple(seeds)
 
@@ -323,7 +323,7 @@ def _check_labels(experiment: Experiment) -> Iterator[Diagnostic]:
     for k, entry in enumerate(experiment.algorithms):
         if entry.label in taken:
             message = f"'{entry.label}' is already {taken[entry.label]}"
-            hint = "give the algorithm another label: {as: NAME}"
+            hint = f"give the algorithm another label: {entry.name}: {{as: NAME}}"
             yield Diagnostic("E106", message, hint, loc=("algorithms", k, entry.name, "as"))
         taken[entry.label] = "the label of another algorithm"
     labels = [entry.label for entry in experiment.algorithms]

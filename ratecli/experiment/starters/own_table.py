@@ -185,7 +185,7 @@ def _label_values(column: pd.Series, request: StarterOptions) -> tuple[str, str]
             f"the label '{request.label}' has the values '{one}' and '{other}': "
             "which value is positive?"
         )
-        hint = f"for example --positive {json.dumps(other)}"
+        hint = f"write --positive {json.dumps(one)} or --positive {json.dumps(other)}"
         raise FaultError(Diagnostic("E406", message, hint))
     # raises if the label cannot be used
     label = read_label(column, request.label, request.positive)
