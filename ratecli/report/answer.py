@@ -302,8 +302,13 @@ def _overview(ledger: Ledger, found: Sequence[Answer], kept: Sequence[Answer], r
     measured = [each for each in kept if each.best.is_measured]
     text = f"At {len(measured)} of {points}, a setting {satisfied}"
     if more := len(kept) - len(measured):
-        text += f", as the test sets show; at {more}{' more' * bool(measured)}, one is trained to "
-        text += "do so with the probability in `holds`, and the test sets do not contradict that"
+        trained = "is trained to satisfy the constraints with the probability in `holds`, which "
+        trained += "the test sets neither confirm nor contradict"
+        text = (
+            f"{text}; at {more} more, one {trained}"
+            if measured
+            else f"At {more} of {points}, a setting {trained}"
+        )
     if constant := sum(each.best.is_constant for each in kept):
         text += f". At {constant}, the best is no better than the same decision for everyone"
     shown = ShownObjective.of(ledger)

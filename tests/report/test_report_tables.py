@@ -241,10 +241,11 @@ MOSTLY_BAD, BALANCED = (0.1, 0.12, 0.08, 0.1, -0.1), (0.1, -0.12, 0.08, -0.1, -0
     (MOSTLY_BAD, 0.2, 0.9, "none (closest: a (main))"),  # more likely violated than not
 ])  # fmt: skip
 def test_a_stated_probability_counts_unless_test_sets_contradict_it(values, error, level, name):
-    ledger = ledger_of({("a", ()): [(0.2, each) for each in values]})
-    metric, results = ledger.plan[0].metrics["violation.parity"], {}
+    trials = [(0.2, each) for each in values]
+    ledger = ledger_of({("a", (("kappa", kappa),)): trials for kappa in (1, 2)})
+    metrics, results = {each.metrics["violation.parity"] for each in ledger.plan}, {}
     for key, result in ledger.results.items():
-        (value,) = (each.value for each in result.values if each.metric == metric)
+        ((metric, value),) = ((v.metric, v.value) for v in result.values if v.metric in metrics)
         levels = {} if level is None else {"main": level}
         info = {
             "levels": levels,
@@ -252,9 +253,14 @@ def test_a_stated_probability_counts_unless_test_sets_contradict_it(values, erro
             "test": (key, 0.0),
         }
         results[key] = replace(result, info={NEW_DATA_KEY: info})
-    (row,) = best_sheet(replace(ledger, results=results)).rows
-    assert row[0].text == name
-    assert row[2].text.endswith(" (stated: 0.9)") == (level is not None)
+    found = replace(ledger, results=results)
+    for row in best_sheet(found).rows:
+        assert row[1].text == name
+        assert row[3].text.endswith(" (stated: 0.9)") == (level is not None)
+    start = (
+        "At 2 of 2 values of kappa, a setting is trained to satisfy the constraints with the prob"
+    )
+    assert answer_sentences(found)[0].startswith(start) == (name == "a (main)")
 
 
 def test_status_counts_models_that_are_no_better_than_a_constant():
