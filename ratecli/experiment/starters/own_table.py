@@ -164,7 +164,8 @@ def _label_keys(
             message = f"the label '{request.target}' has only one value"
             raise FaultError(Diagnostic("E406", message, "name another column"))
         low, high = np.nanmin(label), np.nanmax(label)
-        note = f"{name}: numbers from {low:g} to {high:g}, mean {np.nanmean(label):.4g}"
+        mean, mse = np.nanmean(label), np.nanvar(label)
+        note = f"{name}: numbers from {low:g} to {high:g}, mean {mean:.4g}, whose mse is {mse:.4g}"
         keys = {"target": "number"}
     else:
         positive, negative = _label_values(column, request)

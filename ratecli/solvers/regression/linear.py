@@ -312,7 +312,8 @@ def solve_linear(problem: Problem, progress: Progress) -> Solution:
         model = linear.model(program.solve(by, units.min() / units).v)
         rates = problem.measured(problem.decisions(model))
         worst = problem.nearest_miss(rates[:, None])
-        reason = f"no linear model satisfies all constraints: the best violates {worst}"
+        reason = f"no linear model satisfies all constraints: the best violates {worst}; "
+        reason += "another `model`, such as HistGradientBoostingRegressor, may satisfy them"
         row = trace_row(1, problem.value(model), problem.worst_violation(rates), begun)
         return Solution({"estimate": model}, "infeasible", reason, trace=(row,))
     model = linear.model(found.v)
