@@ -42,7 +42,7 @@ FAILURE_RATE = "failure_rate"
 A constraint's name may follow after a dot. Metrics must not have these two names.
 """
 NAME_HELP = "a name begins with a letter or '_' and continues with letters, digits and '_'"
-COMMA_HELP = "a rule with a comma needs quotes inside braces"
+COMMA_HELP = "a rule with a comma needs quotes inside braces: {worst: 'max(mse, by=sex)'}"
 PREFIX_HELP = "in `tune`, parameters of the model have no prefix: num_leaves"
 SLUG_HELP = "use lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit"
 
@@ -57,7 +57,11 @@ def check_name(name: str, loc: Loc = (), *, key: bool = False) -> list[Diagnosti
     if is_name(name):
         return []
     message = f"{quote_value(name)} is not a name"
-    hint = f"{NAME_HELP}; {PREFIX_HELP if name.startswith('model.') else COMMA_HELP}"
+    hint = NAME_HELP
+    if set("()=<>") & set(name):
+        hint = COMMA_HELP
+    elif name.startswith("model."):
+        hint = PREFIX_HELP
     return [Diagnostic("E104", message, hint, loc=loc, key=key)]
 
 
