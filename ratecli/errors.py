@@ -235,7 +235,7 @@ _CODES = (
     (
         "W408",
         "A model is no better than a constant decision or prediction.",
-        "Relax the constraints, use other features, or `loss: logistic` instead of `hinge`.",
+        "Relax the constraints, use other features, or replace `loss: hinge` by `logistic`.",
     ),
     ("W409", "Propensities do not fit the logged actions.", "Check `logged: propensity`."),
     ("W410", "A value of logged decisions rests on few rows.", "Use more rows."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -32,7 +31,6 @@ from ratecli.cli.console import (
 )
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import atomic_write
-from ratecli.rates.syntax import parse_number
 from ratecli.render import terminal_safe
 
 
@@ -179,8 +177,6 @@ def init(
     if listed:
         typer.echo(_list_starters())
         return
-    if goal and not math.isnan(parse_number(str(path))):
-        raise typer.BadParameter(f"put the goal in quotes: --goal '{goal[-1]} {path}'")
     options = StarterOptions(
         Path("experiment.yaml") if path == STDOUT else path,
         template=template,

@@ -133,7 +133,9 @@ class DeployedSpec(Spec):
         "the words of the label, or two words of which `positive` is one.",
     )
     positive: StrictText | None = Field(
-        None, description="The word in this column that is the positive decision."
+        None,
+        description="The word for a positive decision in `column`, if it does not have the words "
+        "of the label.",
     )
     algorithm: NameText | None = Field(
         None, description="The label of the algorithm whose classifier counts as deployed."

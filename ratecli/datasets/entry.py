@@ -134,7 +134,7 @@ class DatasetEntry:
     deployed
         The column with the decisions of a deployed model, which is not a feature.
     deployed_positive
-        The positive one of its two words, None if they are those of the label.
+        The word for a positive decision in that column; None if it has the words of the label.
     slices
         For each column that defines groups of streamed rows, the numbers it is compared with.
     """

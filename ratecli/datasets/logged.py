@@ -41,9 +41,9 @@ def read_decisions(
         hint = "decisions are 0 and 1, or yes and no; leave the cell empty where there is none"
         if isinstance(positive, str):
             hint += f"; of two other words, one must be '{positive}'"
-            if what == DEPLOYED_DECISION:
-                hint += ", or what `deployed: {column: ..., positive: WORD}` names"
-                hint += " (init: --deployed-positive WORD)"
+        if what == DEPLOYED_DECISION:
+            hint += "; name the positive word: deployed: {column: NAME, positive: WORD} "
+            hint += "(init: --deployed-positive WORD)"
         raise FaultError(Diagnostic("E406", message, hint))
     return np.asarray(decisions, dtype=np.float64)
 

@@ -381,7 +381,7 @@ class Trial:
     def best_constant(self) -> dict[str, float]:
         """Return the smallest objective of a constant that violates no constraint, by split.
 
-        Algorithms that ignore constraints are compared with all constants.
+        For an algorithm that ignores constraints, the constant may violate them, too.
 
         The constants are "always negative" and "always positive" or, for numeric labels, the mean
         label of the training rows. A constraint that is undefined, such as one on precision where

@@ -20,6 +20,7 @@ from ratecli.ledger.records import (
     is_no_better,
 )
 from ratecli.ledger.violations import MeasuredViolation, ViolationSample, measured_violation
+from ratecli.solvers.oracles.choice import LINEAR_MODEL
 
 Points = defaultdict[str, list[MeasuredViolation]]
 """Violations at each sweep point."""
@@ -77,7 +78,8 @@ def constant_warnings(
     for label, trials in groupby(plan, key=lambda trial: trial.label):
         objectives, hinge = Pairs(list), False
         for trial in trials:
-            hinge = trial.options.get("loss") == "hinge"
+            linear = trial.options.get("model", LINEAR_MODEL) == LINEAR_MODEL
+            hinge = linear and trial.options.get("loss") == "hinge"
             result = results.get(trial.key)
             main, values = _values(result)
             constant = result.info.get(BEST_CONSTANT_KEY, {}).get("test") if result else None

@@ -56,12 +56,14 @@ SAFER_STEPS = 6
 """Number of such steps to larger margins, which are tested first."""
 MIN_STEP = 1 / 32
 """Smallest share of a step that is tried."""
+BIAS_STEPS = 6
+"""Number of amounts, each half of the one before, by which constraints are tightened for a bias."""
 MAX_SPARE_ROOM = 1e-3
 """Largest unneeded slack that a tightened constraint may end with."""
 MAX_IGNORED_SHORTFALL = 1e-5
 """Largest shortfall that counts as none."""
 INFEASIBLE_PROGRAM = 2
-"""SciPy's status of a linear program without solutions."""
+"""Status with which `linprog` reports that a problem is infeasible."""
 UNDEFINED_SHORTFALL = 1.0
 """Shortfall of an undefined constraint: the most by which a rate can exceed a limit."""
 Holds = Literal["train", "validation", "new_rows"]
@@ -261,7 +263,10 @@ class _Search:
         return tried
 
     def solve(self, by: Array) -> Solution:
-        """Solve the problem tightened by amounts (J,); no variants if constraints contradict."""
+        """Solve the problem with constraints tightened by amounts (J,).
+
+        The solution has no variants if the tightened constraints contradict each other.
+        """
         tightened = _tighten_problem(self.problem, by)
         if not _can_hold(tightened.constraints):
             return Solution({}, "infeasible")
@@ -304,7 +309,7 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, nam
     """
     problem, first = search.problem, tried[0].solution
     kind = "decision" if problem.label_range is None else "prediction"
-    if not search.is_useful(search.attempt(first, judge)):
+    if not search.is_useful(tried[0]):
         return _no_solution(
             f"without a margin, the model is no better than a constant {kind} that satisfies "
             f"the constraints on new rows with probability {judge.level:g}"
@@ -334,7 +339,7 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, nam
     rows = search.rows.rates.sums.shape[1] if counts is None else round(counts.sum())
     if useful is None:
         constant = _best_constant(problem, problem, lambda *_: np.zeros(1))
-        if search.attempt(first, judge).objective >= constant:
+        if tried[0].objective >= constant:
             return _no_solution(
                 f"with these features, '{name}' cannot be promised on new rows: even on training "
                 f"rows alone, the model that satisfies it is no better than a constant {kind}"
@@ -410,15 +415,13 @@ def _bias(search: _Search, by: Array) -> Array:
 
     Models are fitted to one half of the rows and judged on the other, and the reverse, so that the
     noise of the halves cancels. The excess is inversely proportional to the number of rows.
-    Constraints are tightened by positive amounts of `by`, halved until they do not contradict each
-    other. Halves without a model, or without rows for some rate, are left out.
+    Constraints are tightened by the positive amounts of `by`. These are halved while the tightened
+    constraints contradict each other. Halves without a model, or without rows for some rate, are
+    left out.
     """
-    problem, found, step = search.problem, list[Array](), 1.0
-    while True:
-        tight = _tighten_problem(problem, step * np.maximum(by, 0.0))
-        if not step or _can_hold(tight.constraints):
-            break
-        step = step / 2 if step > MIN_STEP else 0.0
+    problem, found = search.problem, list[Array]()
+    smaller = (_tighten_problem(problem, np.maximum(by, 0.0) / 2**k) for k in range(BIAS_STEPS))
+    tight = next((each for each in smaller if _can_hold(each.constraints)), problem)
     for k in range(HALVINGS):
         half = folds_of(replace(problem, seed=problem.seed + k), 2)
         for own in (0, 1):

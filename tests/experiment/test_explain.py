@@ -129,7 +129,7 @@ def test_rule_that_does_not_vary_is_shown_once(explained):
         (
             "precision[women] - precision[men] <= 0.1",
             "error",
-            "majorize does not support 'rule': it is a comparison of ratios of rates; the",
+            "majorize does not support 'rule': it is a comparison of ratios of rates, but the",
         ),
         ("f1[women] - f1[men] <= 0.1", "error", "unconstrained ignores the goals: to know"),
         ("tpr >= 0.5", "exp(fpr) + kl(0.3, positive_rate)", "class convex in the rates"),

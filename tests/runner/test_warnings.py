@@ -61,8 +61,15 @@ def measured(key, constant, **objectives):
     return TrialResult(key, "ok", values=tuple(values), info=info)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "logistic"])
-def test_models_no_better_than_a_constant_give_a_warning(loss):
+@pytest.mark.parametrize(
+    ("options", "hinted"),
+    [
+        ({"loss": "hinge"}, True),
+        ({"loss": "logistic"}, False),
+        ({"loss": "hinge", "model": {"lightgbm": {"num_leaves": 7}}}, False),
+    ],
+)
+def test_models_no_better_than_a_constant_give_a_warning(options, hinted):
     results = [
         measured("a", 0.2, stochastic=0.1, deterministic=0.2, last=0.9),
         measured("b", 0.2, stochastic=0.3, deterministic=0.4, last=0.9),
@@ -71,7 +78,7 @@ def test_models_no_better_than_a_constant_give_a_warning(loss):
         measured("e", 0.2, estimate=0.5),
     ]
     names = {"objective": "o"}
-    plan = [PlannedTrial(r.key, "m", "mixture", {"loss": loss}, {}, 0, names) for r in results]
+    plan = [PlannedTrial(r.key, "m", "mixture", options, {}, 0, names) for r in results]
     found = constant_warnings(plan, {each.key: each for each in results})
     shared = "is no better than a constant decision on the test set in"
     mean = shared.replace("decision", "prediction")
@@ -80,7 +87,7 @@ def test_models_no_better_than_a_constant_give_a_warning(loss):
         ("W408", f"'m' (deterministic) {shared} 2 of 3 trials: objective 0.3 against 0.2"),
         ("W408", f"'m' (estimate) {mean} 1 of 1 trials: objective 0.5 against 0.2"),
     ]
-    assert {"loss: logistic" in (each.help or "") for each in found} == {loss == "hinge"}
+    assert {"loss: logistic" in (each.help or "") for each in found} == {hinted}
 
 
 def test_values_of_few_effective_rows_give_a_warning():

@@ -60,17 +60,14 @@ def export_model(
         raise FaultError(Diagnostic("E202", message, "pip install 'ratecli[onnx]'")) from None
     place = output or Path(f"{model.folder}{made.suffix}")
     atomic_write(place, content)
-    types = _guessed_types(model) if form == "sklearn" else {}
-    pandas = (
-        [f"with pandas: read_csv(FILE, dtype={types})".replace("'str'", "str")] if types else []
-    )
-    return "\n".join([f"{place}: {model.which}", *_inputs(model), *pandas])
+    types = _pandas_types(model) if form == "sklearn" else []
+    return "\n".join([f"{place}: {model.which}", *_inputs(model), *types])
 
 
-def _guessed_types(model: StoredModel) -> dict[str, str]:
-    """Return the text columns that pandas would read as numbers or truth values."""
-    return {
-        block.column: "str"
+def _pandas_types(model: StoredModel) -> list[str]:
+    """Return how to read the text columns that pandas would read as numbers or truth values."""
+    guessed = [
+        block.column
         for block in model.encoding.encoder.blocks
         if isinstance(block, OneHotBlock)
         and all(
@@ -78,7 +75,9 @@ def _guessed_types(model: StoredModel) -> dict[str, str]:
             for level in block.levels
             if level != MISSING_CATEGORY
         )
-    }
+    ]
+    types = ", ".join(f"{name!r}: str" for name in guessed)
+    return [f"with pandas: read_csv(FILE, dtype={{{types}}})"] if guessed else []
 
 
 def _inputs(model: StoredModel) -> list[str]:

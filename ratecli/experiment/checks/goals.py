@@ -171,8 +171,10 @@ def _check_labels(
         listed = ", ".join(f"{key}: {value}" for key, value in options.items())
         model = getattr(case.solver, "model", LINEAR_MODEL)
         listed = f"model: {model_name(model)}" if is_regressor(model) else listed
-        message = f"'{listed}' of '{case.label}' estimates numbers, but the label has two classes"
-        hint = "use another value, or set `target: number` in the data set if its label is a number"
+        what = f"'{listed}' of '{case.label}'" if listed else f"algorithm '{case.label}'"
+        message = f"{what} estimates numbers, but the label has two classes"
+        other = "value" if listed else "algorithm"
+        hint = f"use another {other}, or set `target: number` if the label is a number"
         yield Diagnostic("E308", message, hint, loc=loc, key=True)
 
 
@@ -244,8 +246,8 @@ def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple
             why = f"it subtracts '{part.rate.name}', which is not convex: bound that of each group"
         return why, None if part.span == NO_SPAN else part.span
     if goal.shape not in takes:
-        listed = ", ".join(sorted(takes))
-        return f"it is {SHAPE_NAMES[goal.shape]}; the algorithm supports the classes {listed}", None
+        listed = " and ".join(", ".join(sorted(takes)).rsplit(", ", 1))
+        return f"it is {SHAPE_NAMES[goal.shape]}, but the algorithm supports {listed} goals", None
     for pair in map(find_two_sided_rate, goal.pieces) if found.one_sided else ():
         if pair is not None:
             part, leaf = pair

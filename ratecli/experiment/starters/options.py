@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.catalogue import DEFAULT_TEMPLATE, template_summaries, template_text
+from ratecli.rates.syntax import parse_number
 
 OWN_DATA = "own-data"
 """The template that is written for a user's table."""
@@ -45,7 +47,7 @@ class StarterOptions:
     deployed
         The column with the decisions of the model in use; "" if there is none.
     deployed_positive
-        The positive one of its two words; None if they are those of the label.
+        The word for a positive decision in that column; None if it has the words of the label.
     positive
         The positive value of the label; None if the labels are 0 and 1, or false and true.
     separator
@@ -80,6 +82,9 @@ class StarterOptions:
             E104 for options that exclude or require others, and for an unknown template; for an own
             table see `own_table_starter`.
         """
+        if self.goal and math.isfinite(parse_number(self.path.name)):
+            hint = f"put the goal in quotes: --goal '{self.goal[-1]} {self.path.name}'"
+            raise _refusal(f"'{self.path.name}' is a number, not the name of a file", hint)
         if self.data is None:
             return Starter(template_text(self._checked_template()))
         # pandas and scikit-learn are slow to import

@@ -23,8 +23,8 @@ from ratecli.solvers.seldonian.scores import label_weights
 MULTIPLIER_SUMS = (1.0, 10.0, 100.0, 1000.0)
 """Bounds on the sum of multipliers, for an objective and pieces in their own units.
 
-The next one is used once no regressor improves the average for the last one, if this violates a
-constraint: fits for multipliers that are too large only serve to reduce them.
+The next bound is used when no further fit improves the average and it still violates a constraint.
+Starting with the largest bound would take many more fits, which only reduce the multipliers.
 """
 
 
@@ -63,8 +63,8 @@ class Reduction:
         """Add the regressor for multipliers (m,), and return its values (1 + m,)."""
         problem, prices = self.problem, np.append(1.0, multipliers)
         squares, errors = ((prices @ each) @ problem.rates.A for each in self.mix)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            targets = problem.label - errors / (2 * squares)
+        shifts = np.divide(errors, 2 * squares, out=np.zeros_like(errors), where=squares > 0)
+        targets = problem.label - shifts
         model = _fit_weighted(self.options.model, problem, targets, squares, self.rng)
         self.models.append(model)
         self.values.append(self.measure(model.estimate(problem.X)))
@@ -73,8 +73,8 @@ class Reduction:
     def best_average(self, most: float) -> tuple[Array, Array, float]:
         """Return the chances (T,) of the best mixture of regressors, the multipliers, the value.
 
-        The value is the objective plus `most`, the largest sum of multipliers, times the largest
-        violation.
+        The value is the objective plus `most` times the largest violation, which keeps the sum of
+        the multipliers at or below `most`.
         """
         points = np.stack(self.values, axis=1)
         m, T = len(points) - 1, points.shape[1]
@@ -117,11 +117,11 @@ def solve_reduction(
     choice among them, whose objective and constraints the linear program of each step bounds.
     """
     begun, trace = time.perf_counter(), list[dict[str, float]]()
-    sums = list(MULTIPLIER_SUMS)
+    bounds = list(MULTIPLIER_SUMS)
     reduction = Reduction(options, problem, rng)
     reduction.fit(np.zeros(len(reduction.units) - 1))
     for k in range(options.iterations):
-        chances, multipliers, value = reduction.best_average(sums[0])
+        chances, multipliers, value = reduction.best_average(bounds[0])
         mixture = MixtureClassifier.of(reduction.models, chances)
         values = np.append(1.0, multipliers) @ reduction.fit(multipliers)
         gap = max(value - float(values), 0.0)  # a fit need not be the best answer
@@ -129,9 +129,9 @@ def solve_reduction(
         trace.append(row | {"gap": gap * float(reduction.units[0])})
         progress(f"{k + 1} regressors, objective {row['objective']:.6g}")
         if gap <= options.gap:
-            if row["violation"] <= MAX_EXCESS or not sums[1:]:
+            if row["violation"] <= MAX_EXCESS or len(bounds) == 1:
                 break
-            del sums[0]
+            del bounds[0]
     owners = [goal.name for goal in problem.constraints for _ in goal.pieces]
     prices = sum_by_goal(owners, multipliers * reduction.units[0] / reduction.units[1:])
     if trace[-1]["violation"] > MAX_EXCESS:
