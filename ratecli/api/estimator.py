@@ -311,7 +311,8 @@ class RateConstrainedEstimator(MappingParamsEstimator):
         ]
         undefined = [f"'{name}'" for name, amount in self.violations_.items() if isnan(amount)]
         if broken:
-            issue_warnings([f"in training, the {model} violates {', '.join(broken)}"])
+            why = f": {self.reason_}" if self.reason_ else ""
+            issue_warnings([f"in training, the {model} violates {', '.join(broken)}{why}"])
         if undefined:
             reason = "a rate of it divides by zero, for example precision without selected rows"
             issue_warnings(

@@ -226,7 +226,14 @@ def _expected(ledger: Ledger) -> str:
 
 
 def _reasons(what: str, trials: Sequence[tuple[str, TrialResult]]) -> list[str]:
-    lines = [f"{what}: {name}: {result.reason}" for name, result in trials[:MAX_SHOWN_REASONS]]
-    if (more := len(trials) - MAX_SHOWN_REASONS) > 0:
+    """Return a line for trials that differ in their seeds only, with the reason of the first."""
+    alike = dict[str, list[tuple[str, TrialResult]]]()
+    for trial in trials:
+        alike.setdefault(trial[0].rpartition(" seed=")[0], []).append(trial)
+    lines = []
+    for (name, result), *rest in list(alike.values())[:MAX_SHOWN_REASONS]:
+        others = f" (and {pluralize(len(rest), 'other seed')})" if rest else ""
+        lines.append(f"{what}: {name}{others}: {result.reason}")
+    if (more := len(alike) - MAX_SHOWN_REASONS) > 0:
         lines.append(f"... {more} more {what}: see trials.csv")
     return [*lines, ""] if lines else []

@@ -35,7 +35,7 @@ from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, objective_goal
 from ratecli.rates.expression import Leaf
-from ratecli.rates.matrix import Predictions, RowKinds, build_rate_matrix, measure
+from ratecli.rates.matrix import Predictions, build_rate_matrix, measure
 from ratecli.rates.table import DEPLOYED
 from ratecli.sampling.deployed import (
     column_classifier,
@@ -52,7 +52,7 @@ from ratecli.sampling.undefined import check_defined_ratios, empty_rate
 from ratecli.sampling.violation_pieces import violation_pieces
 from ratecli.solvers.base import Solution
 from ratecli.solvers.fit_cache import cache_adjusted_time, shared_fits
-from ratecli.solvers.hull.forms import RateProgram, unmet_status
+from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.liblinear import import_sklearn_linear
 from ratecli.solvers.margin import solve_with_margin
 from ratecli.solvers.problem import ERROR_RATE, Problem
@@ -548,9 +548,9 @@ def solution_status(
 def _check_infeasible(problem: Problem, status: str, reason: str) -> tuple[str, str]:
     """Replace the status by `infeasible` if no classifier can satisfy the constraints.
 
-    See `ratecli.solvers.hull.forms.unmet_status`.
+    See `ratecli.solvers.hull.infeasible.unmet_status`.
     """
     if not {goal.shape for goal in problem.constraints} <= PROGRAM_SHAPES:
         return status, reason
     plain = replace(problem, objective=objective_goal("error", ERROR_RATE))
-    return unmet_status(RateProgram.of(plain), RowKinds.by(problem.rates), reason, status)
+    return unmet_status(plain, reason, status)

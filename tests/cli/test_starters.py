@@ -297,6 +297,13 @@ def test_missing_numbers_are_replaced_by_means(folder, table, cli):
     assert load_experiment(folder / "exp.yaml")[0].datasets["table"].missing is None
 
 
+def test_empty_text_is_a_category(folder, table, cli):
+    table(with_cell("job title", "", 5))
+    answer = cli(*own("--positive", "yes"))
+    assert 'missing  "job title" (80 rows): a category of its own' in answer.out
+    assert load_experiment(folder / "exp.yaml")[0].datasets["table"].missing is None
+
+
 @pytest.mark.usefixtures("table")
 def test_the_table_is_found_from_any_folder(folder, cli):
     (folder / "exp").mkdir()

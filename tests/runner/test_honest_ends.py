@@ -58,7 +58,7 @@ ALL = (
     "three_player: {steps: 10, oracle: plugin}",
 )
 PLAYERS = "three_player: {steps: 1000}"
-LEAST = re.compile(r"any decisions violate some constraint by ([\d.]+)( or more)?$")
+LEAST = re.compile(r"any decisions violate some constraint by ([\d.]+) or more")
 
 
 INFEASIBLE = {

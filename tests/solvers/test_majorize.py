@@ -118,7 +118,7 @@ def test_infeasible_constraint_is_reported_with_its_violation_and_no_classifier(
     assert solution.status == "infeasible"
     assert not solution.variants
     found = re.fullmatch(
-        r"'(\w+)' is not satisfied: .* violates it by ([\d.]+); any decisions violate .* by ([\d.]+) or more",
+        r"'(\w+)' is not satisfied: .* violates it by ([\d.]+); any decisions violate .* by ([\d.]+) or more.*",
         solution.reason,
     )
     assert found[1] in rules

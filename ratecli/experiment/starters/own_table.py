@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
+from pandas.api.types import is_numeric_dtype
 from sklearn.metrics import roc_auc_score
 
 from ratecli.config.document import Document
@@ -89,8 +90,10 @@ def own_table_starter(request: StarterOptions) -> Starter:
     reasons = {str(each): _unusable_reason(column) for each, column in features.items()}
     left_out = {each: reason for each, reason in reasons.items() if reason}
     used = features.drop(columns=[*features] if request.score else list(left_out))
-    gaps = used.select_dtypes("number").isna().sum()
-    gaps = gaps[gaps > 0].to_dict()
+    empty = used.isna().sum()
+    empty = empty[empty > 0].to_dict()
+    gaps = {name: rows for name, rows in empty.items() if is_numeric_dtype(used[name])}
+    unknown = {name: rows for name, rows in empty.items() if name not in gaps}
     if separator != own.separator_of(request.data):
         keys = {"separator": separator, **keys}
     if request.score:
@@ -116,6 +119,8 @@ def own_table_starter(request: StarterOptions) -> Starter:
         notes += [f"check    {line}" for line in _leaks(used, label)] if request.label else []
     if gaps:
         notes.append(f"missing  {_format_counts(gaps)}: set to the mean, and marked by a feature")
+    if unknown:
+        notes.append(f"missing  {_format_counts(unknown)}: a category of its own")
     if request.goal or request.target:
         notes += [f"goal     {goal}: {goal.requirement()}" for goal in goals]
     notes.append(f"chosen   {algorithm}: {'the choice ' * why.startswith('if ')}{why}")

@@ -30,8 +30,8 @@ from ratecli.solvers.hull.forms import (
     ProgramForm,
     RatePoints,
     RateProgram,
-    unmet_status,
 )
+from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.oracles.choice import model_name
 from ratecli.solvers.problem import ERROR_RATE, Groups, Problem, sum_by_goal
@@ -288,7 +288,7 @@ def _status_and_reason(
     if not optimum.feasible:
         worst = problem.nearest_miss(optimum.rates[:, None])
         reason = f"no choice of thresholds satisfies all constraints: the last one violates {worst}"
-        return unmet_status(program, hull.kinds, reason)
+        return unmet_status(problem, reason)
     if program.missed(optimum.rates) == np.inf:
         reason = UNDEFINED_RATIO_REASON
     elif left <= hull.gap:

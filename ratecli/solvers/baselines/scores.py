@@ -16,9 +16,10 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import CostSensitiveClassifier, ProbabilityThreshold
 from ratecli.models.linear import Threshold
 from ratecli.models.recent import take_rows
-from ratecli.rates.matrix import RateMatrix, RowKinds
+from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
-from ratecli.solvers.hull.forms import RateProgram, unmet_status
+from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.numerics import SCORE_TIE, Thresholds
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import (
@@ -187,7 +188,7 @@ def solve_thresholded(
     if not feasible.any():
         worst = judged.nearest_miss(rates)
         reason = f"no threshold satisfies all constraints: the best violates {worst}"
-        return Solution({}, *unmet_status(program, RowKinds.by(rows.rates), reason))
+        return Solution({}, *unmet_status(judged, reason))
     values = program.value(program.objective, rates)
     known = np.nan_to_num(values, nan=np.inf)  # undefined is worse than any other value
     is_best = feasible & (known <= known[feasible].min() + ROUNDING)

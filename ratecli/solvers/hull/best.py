@@ -313,16 +313,20 @@ def optimize_over_hull(
     return _polished_optimum(relaxation, nearest.found, value, bound, nearest.relaxation)
 
 
-def min_violation(program: RateProgram, kinds: RowKinds) -> float:
+def min_violation(program: RateProgram, kinds: RowKinds) -> tuple[float, Array | None]:
     """Return a lower bound of the largest constraint under any decisions on the rows.
 
     Above 0, it proves that no decisions satisfy all constraints. It is at most `VIOLATION_GAP`
     below the least possible value unless that is below 0 or the search ended after `MAX_NODES`
     boxes. Denominators may be 0: ratios have any value there.
+
+    Also return the rates (K,) of the decisions with the smallest violation found, if any.
     """
     relaxation = Relaxation(program, RatePoints.decisions(kinds), elastic=True, floor=0.0)
     search = _BranchAndBound(relaxation, VIOLATION_GAP)
-    return 0.0 if search.found is None else min(search.upper, search.bound)
+    if search.found is None:
+        return 0.0, None
+    return min(search.upper, search.bound), search.found.rates
 
 
 class _BranchAndBound:

@@ -335,23 +335,3 @@ class RatePoints:
         low, high = (ends.reduceat(values, starts).sum() for ends in (np.minimum, np.maximum))
         start = float(line.at(self.origin))
         return start + float(low), start + float(high)
-
-
-SURE_VIOLATION = 1e-5
-"""Largest unavoidable violation that may be a rounding error."""
-
-
-def unmet_status(
-    program: RateProgram, kinds: RowKinds, reason: str, status: str = "no_solution_found"
-) -> tuple[str, str]:
-    """Return status and reason for an algorithm that did not satisfy all constraints.
-
-    The status is `infeasible` only if no decisions at all could satisfy them; otherwise `status`
-    and `reason` are returned unchanged.
-    """
-    from ratecli.solvers.hull.best import min_violation  # it imports this module
-
-    least = min_violation(program, kinds)
-    if least <= SURE_VIOLATION:
-        return status, reason
-    return "infeasible", f"{reason}; any decisions violate some constraint by {least:.3g} or more"

@@ -21,7 +21,8 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.rates.resolve import violation_expression
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
 from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, Tangents, optimize_over_hull
-from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram, unmet_status
+from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram
+from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
 from ratecli.solvers.oracles.choice import is_ensemble, make_oracle, make_oracle_rows
 from ratecli.solvers.problem import ERROR_RATE, Problem, sum_by_goal
@@ -286,4 +287,4 @@ def _ending(problem: Problem, search: ColumnGeneration) -> tuple[str, str]:
         return "iteration_limit", f"after {len(search.trace)} rounds {promised}"
     reason = f"no mixture of {len(search.members)} classifiers satisfies all constraints: the last "
     reason += f"one violates {problem.nearest_miss(search.found.rates[:, None])}"
-    return unmet_status(search.program, search.rows.kinds, reason)
+    return unmet_status(problem, reason)

@@ -12,10 +12,9 @@ import numpy as np
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import HashedRamp
 from ratecli.models.linear import Ramp, Threshold
-from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.design_matrix import DesignMatrix, compact, merge_equal_rows
-from ratecli.solvers.hull.forms import RateProgram, unmet_status
+from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.majorize import cutting_plane as cuts
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import (
@@ -85,7 +84,7 @@ def solve_by_majorization(
             f"'{names[worst]}' is not satisfied: the best compromise of step {len(run.trace)} "
             f"violates it by {missed[worst]:.3g}"
         )
-        status, reason = unmet_status(RateProgram.of(problem), RowKinds.by(problem.rates), reason)
+        status, reason = unmet_status(problem, reason)
     else:
         variants = _variants(solver, run.w, rng)
         if not last.converged:
