@@ -128,10 +128,10 @@ def scale_rows(X: Features, weights: Array) -> Any:
     return X * weights[:, None] if isinstance(X, np.ndarray) else sparse.diags_array(weights) @ X
 
 
-def row_blocks(X: NDArray[Any]) -> list[slice]:
-    """Return blocks of rows (n, d) that are small enough to stay in the cache."""
+def row_blocks(X: NDArray[Any], count: int | None = None) -> list[slice]:
+    """Return blocks of `count` rows as wide as X (n, d), by default n; each fits in the cache."""
     size = max(BLOCK_BYTES // max(X.shape[1] * X.dtype.itemsize, 1), 1)
-    return [slice(k, k + size) for k in range(0, len(X), size)]
+    return [slice(k, k + size) for k in range(0, len(X) if count is None else count, size)]
 
 
 def merge_equal_rows(X: Features, costs: Array) -> tuple[Features, Array]:

@@ -52,6 +52,22 @@ def test_all_newton_systems_lead_to_the_optimum(kind, products, monkeypatch):
         check_solution(convex, solved(AugmentedLagrangian(goal(convex, 5e-7)), convex), 5e-7)
 
 
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_products_updated_from_point_to_point_are_those_of_all_rows(kind, intercept):
+    problem, rng = instance(0, 2, intercept, kind), np.random.default_rng(0)
+    rows, none = problem.ramp.rows, np.zeros(problem.constraints)
+    prox, pulls = (
+        newton.ProximalOperator(problem, 0.01, none, 1.0, 1e-9),
+        newton.HingePulls(problem),
+    )
+    for spread in [0.1, 2.0] * 2 * newton.MAX_CHANGES:
+        near = prox.at(rng.normal(0, spread, len(rows)), rng.random(len(none)))
+        pull, tilted = pulls.at(near)
+        np.testing.assert_allclose(pull, rows.pull(near.slopes), atol=1e-12)
+        np.testing.assert_allclose(tilted.T, rows.pull(near.tilts[:, near.state].T), atol=1e-12)
+
+
 def closes_in(problem: ConvexProblem, gap: float, method: Callable, step: int) -> None:
     """A search stopped ever later: its ends close in on the optimum from both sides."""
     value, multipliers = least(problem)

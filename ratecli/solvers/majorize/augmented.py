@@ -26,7 +26,12 @@ from ratecli.solvers.majorize.convex import (
     StoppingRule,
     constraint_excess,
 )
-from ratecli.solvers.majorize.newton import EnvelopePoint, MoreauEnvelope, ProximalOperator
+from ratecli.solvers.majorize.newton import (
+    EnvelopePoint,
+    HingePulls,
+    MoreauEnvelope,
+    ProximalOperator,
+)
 
 MAX_ROUNDS = 60
 """Maximum number of slope updates."""
@@ -115,6 +120,7 @@ class _FixedPriceRun:
         self.start = self.best.values[0] if self.best.feasible else -np.inf
         self.slopes = np.zeros(len(problem.ramp.rows))
         self.v = np.zeros(problem.constraints)
+        self.pulls = HingePulls(problem)
         self.lower, self.certificate = -np.inf, self.v
         self.steps = 0
 
@@ -157,7 +163,7 @@ class _FixedPriceRun:
         """Take Newton steps on one envelope, whose slopes become the next shift; return weights and
         scores.
         """
-        envelope = MoreauEnvelope(self._prox(sigma), self.slopes / sigma)
+        envelope = MoreauEnvelope(self._prox(sigma), self.slopes / sigma, self.pulls)
         here = envelope.enter(w, z, self.v)
         for step in range(MAX_NEWTON_STEPS):
             missing = self._update_bounds(here)

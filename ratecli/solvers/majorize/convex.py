@@ -161,6 +161,17 @@ class ConvexProblem:
         return mix @ self.up, mix @ self.down
 
     @cached_property
+    def tilts(self) -> Array:
+        """(m + 1, 4 K) slopes of objective and constraints in the scores, by state of the row.
+
+        The state is 4 times the kind, plus 2 if the hinge on +z changes with z, plus 1 if that on
+        -z does.
+        """
+        up, down = self.up[:, :, None], self.down[:, :, None]
+        tilts = up * np.array([0.0, 0.0, 1.0, 1.0]) - down * np.array([0.0, 1.0, 0.0, 1.0])
+        return np.reshape(tilts, (len(tilts), 4 * tilts.shape[1]))
+
+    @cached_property
     def weights(self) -> Array:
         """(m + 1,) sum of the weights of all hinges."""
         counts = np.bincount(self.kind, minlength=self.up.shape[1])

@@ -84,24 +84,39 @@ def conjugate_of_hinges(slopes: Any, kind: Any, up: Any, down: Any) -> float:
 
 
 @numba.njit(cache=True)
-def add_transposed_products(
-    starts: Any, columns: Any, values: Any, slopes: Any, state: Any, tilts: Any, found: Any
-) -> None:
-    """Add X' slopes to `found[0]`, and to `found[1 + j]` X' times row j of `tilts` (k, 4 K).
+def add_changed_rows(
+    starts: Any,
+    columns: Any,
+    values: Any,
+    before: Any,
+    state: Any,
+    tilts: Any,
+    slopes: Any,
+    found: Any,
+    corner: Any,
+) -> int:
+    """Update `found` (k, d) = `tilts[:, state]` X, where tilts are (k, 4 K), for a new state.
 
-    In row i, vector j has the entry `tilts[j, state[i]]`. Zeros are common and are skipped.
+    Only rows whose state differs from `before` are read, and those at a corner (states of which
+    neither hinge changes), whose `slopes` times X are added to `corner` (d,). Returns the number of
+    changed rows.
     """
-    for i in range(len(slopes)):
+    changed = 0
+    for i in range(len(state)):
+        old, new = before[i], state[i]
         begin, end = starts[i], starts[i + 1]
-        slope = slopes[i]
-        if slope != 0:
+        if old != new:
+            changed += 1
+            for j in range(len(tilts)):
+                tilt = tilts[j, new] - tilts[j, old]
+                if tilt != 0:
+                    for k in range(begin, end):
+                        found[j, columns[k]] += values[k] * tilt
+        if new & 3 == 0:
+            slope = slopes[i]
             for k in range(begin, end):
-                found[0, columns[k]] += values[k] * slope
-        for j in range(len(tilts)):
-            tilt = tilts[j, state[i]]
-            if tilt != 0:
-                for k in range(begin, end):
-                    found[1 + j, columns[k]] += values[k] * tilt
+                corner[columns[k]] += values[k] * slope
+    return changed
 
 
 @numba.njit(cache=True)

@@ -29,8 +29,8 @@ from ratecli.models.base import Array
 from ratecli.solvers.design_matrix import MAX_DENSE_ENTRIES, DesignMatrix, row_blocks
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.loops import (
+    add_changed_rows,
     add_squares_of_rows,
-    add_transposed_products,
     move_to_hinges,
 )
 from ratecli.solvers.numerics import minimize_quadratic
@@ -70,12 +70,10 @@ class ProxPoint:
     values: Array
     value: float
 
-    @cached_property
+    @property
     def tilts(self) -> Array:
         """(m, 4 K) slopes of the constraints at y by state, 0 for rows at a corner."""
-        up, down = self.problem.up[1:, :, None], self.problem.down[1:, :, None]
-        tilts = up * np.array([0.0, 0.0, 1.0, 1.0]) - down * np.array([0.0, 1.0, 0.0, 1.0])
-        return np.reshape(tilts, (len(tilts), 4 * tilts.shape[1]))
+        return self.problem.tilts[1:]
 
     @cached_property
     def gram(self) -> Array:
@@ -203,20 +201,6 @@ def _sum_of_squares(rows: DesignMatrix, chosen: NDArray[np.intp], sparsely: bool
     return np.asarray(sum(A.T @ A for A in map(rows.dense, blocks)))
 
 
-def _pull_all(rows: DesignMatrix, near: ProxPoint, tilts: Array) -> Array:
-    """Return (1 + k, width) the pull of the slopes of `near`, and of each of `tilts` (k, 4 K)."""
-    found = np.zeros((1 + len(tilts), rows.width))
-    if isinstance(rows.X, np.ndarray):
-        for block in row_blocks(rows.X):
-            slopes = np.concatenate([near.slopes[None, block], tilts[:, near.state[block]]])
-            found[:, : rows.X.shape[1]] += slopes @ rows.X[block]
-    else:
-        add_transposed_products(*rows.compressed, near.slopes, near.state, tilts, found)
-    if rows.biased:
-        found[0, -1], found[1:, -1] = near.slopes.sum(), tilts @ near.counts
-    return found
-
-
 def _solve_in_rows(rows: Array, sigma: float, diagonal: Array, right: Array) -> Array:
     """Solve by Woodbury: (D + s A'A)^-1 = D^-1 - D^-1 A' (I/s + A D^-1 A')^-1 A D^-1."""
     scaled = rows / diagonal
@@ -240,6 +224,60 @@ def _solve_by_conjugate_gradients(
     shape = (len(right), len(right))
     matrix, inverse = (LinearOperator(shape, matvec=f) for f in (product, lambda p: p / scale))
     return np.asarray(cg(matrix, right, rtol=CG_TOLERANCE, maxiter=MAX_CG_ITERATIONS, M=inverse)[0])
+
+
+MAX_CHANGES = 8
+"""Number of changed rows, as a multiple of all rows, after which sums are computed anew."""
+
+
+class HingePulls:
+    """X' times the slopes of the objective and of each constraint, at one point after another.
+
+    Rows off the corners of their hinges have the same slopes as long as their state is the same. So
+    only rows are read that are at a corner or have changed their state since the last point.
+    """
+
+    def __init__(self, problem: ConvexProblem) -> None:
+        self._problem, self._rows = problem, problem.ramp.rows
+        self._start()
+
+    def _start(self) -> None:
+        self._state = np.zeros(len(self._rows), dtype=np.intp)  # at a corner, where tilts are 0
+        self._found = np.zeros((len(self._problem.tilts), self._rows.width))
+        self._changed = 0
+
+    def at(self, near: ProxPoint) -> tuple[Array, Array]:
+        """Return (width,) X' times the slopes of `near`, and (m, width) X' times its tilts."""
+        rows, tilts, corner = self._rows, self._problem.tilts, np.zeros(self._rows.width)
+        if self._changed > MAX_CHANGES * len(rows):  # rounding errors add up
+            self._start()
+        if isinstance(rows.X, np.ndarray):
+            changed = np.flatnonzero(near.state != self._state)
+            change = tilts[:, near.state[changed]] - tilts[:, self._state[changed]]
+            self._found[:, : rows.X.shape[1]] += _times_rows(change, rows.X, changed)
+            fixed = np.flatnonzero(near.state & 3 == 0)
+            corner[: rows.X.shape[1]] = _times_rows(near.slopes[None, fixed], rows.X, fixed)[0]
+            self._changed += len(changed)
+        else:
+            states = self._state, near.state
+            self._changed += add_changed_rows(
+                *rows.compressed, *states, tilts, near.slopes, self._found, corner
+            )
+        self._state = near.state
+        if rows.biased:
+            self._found[:, -1] = tilts @ near.counts
+        pull = self._found[0] + near.v @ self._found[1:] + corner
+        if rows.biased:
+            pull[-1] = near.slopes.sum()
+        return pull, self._found[1:]
+
+
+def _times_rows(factors: Array, X: Array, chosen: NDArray[np.intp]) -> Array:
+    """Return factors (k, c) times the c chosen rows of X (n, d)."""
+    found = np.zeros((len(factors), X.shape[1]))
+    for block in row_blocks(X, len(chosen)):
+        found += factors[:, block] @ X[chosen[block]]
+    return found
 
 
 NEWTON_ARMIJO = 1e-4
@@ -274,6 +312,7 @@ class MoreauEnvelope:
 
     prox: ProximalOperator
     shift: Array
+    pulls: HingePulls
 
     @property
     def ramp(self) -> RampProblem:
@@ -281,12 +320,9 @@ class MoreauEnvelope:
 
     def at(self, w: Array, z: Array, near: ProxPoint) -> EnvelopePoint:
         binding = (near.v > 0) & (near.v < self.prox.price) & (near.gram.diagonal() > 0)
-        pulled = _pull_all(self.ramp.rows, near, near.tilts[binding])
-        energy, gradient = (
-            self.ramp.regularizer(w) + near.value,
-            self.ramp.penalties * w + pulled[0],
-        )
-        return EnvelopePoint(w, z, near, binding, pulled[0], pulled[1:], energy, gradient)
+        pull, tilted = self.pulls.at(near)
+        energy, gradient = self.ramp.regularizer(w) + near.value, self.ramp.penalties * w + pull
+        return EnvelopePoint(w, z, near, binding, pull, tilted[binding], energy, gradient)
 
     def enter(self, w: Array, z: Array, v: Array) -> EnvelopePoint:
         """Return the point at weights w with scores z, searching the multipliers from v on."""
