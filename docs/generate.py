@@ -39,8 +39,8 @@ CLASSES = {
     "reported only": "anything else that speaks of a disclosivity",
 }
 ROLES = {
-    "enforces": "is given the goals and promises to meet the constraints",
-    "reads": "is given the goals and promises nothing",
+    "enforces": "is given the goals and must satisfy the constraints",
+    "reads": "is given the goals and does not enforce them",
     "ignores": "is given plain error and no constraints",
 }
 

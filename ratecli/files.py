@@ -52,6 +52,9 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
+YAML_SUFFIXES = (".yaml", ".yml")
+"""Endings of the names of experiment files."""
+
 LEDGER_FILE = "trials.sqlite"
 """In a results folder: the plan of the run and all finished trials (`ledger.store`)."""
 

@@ -24,7 +24,7 @@ from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.registry import find_source
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import check_document, check_file, prepare_data
-from ratecli.files import LEDGER_FILE
+from ratecli.files import LEDGER_FILE, YAML_SUFFIXES
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.store import LedgerStore, lock_results
 from ratecli.ledger.view import Ledger
@@ -39,7 +39,6 @@ from ratecli.runner.run import run_experiment as run_trials
 from ratecli.runner.run import trial_display_name
 from ratecli.sampling.deployed import check_model_preserved
 
-YAML_ENDINGS = (".yaml", ".yml")
 DEFAULT_PATH = Path("experiment")
 """Path of an experiment that is not in a file: relative paths start from the working directory."""
 
@@ -124,7 +123,13 @@ def _overrides(settings: Sequence[str] | Mapping[str, Any]) -> list[str]:
 
 def _plain_value(value: Any) -> Any:
     """Convert a NumPy value or a path for JSON."""
-    return fspath(value) if isinstance(value, PathLike) else value.tolist()
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise ValueError(
+        f"a setting is a {type(value).__name__}: give numbers, texts, lists or mappings"
+    )
 
 
 class Dataset(NamedTuple):
@@ -325,7 +330,7 @@ def load_results(path: str | PathLike[str], *, output: str | PathLike[str] = "re
         folder = Path(path)
         if folder.name == LEDGER_FILE:
             folder = folder.parent
-        elif folder.suffix in YAML_ENDINGS:
+        elif folder.suffix in YAML_SUFFIXES and not folder.is_dir():
             folder = Path(output) / load_experiment(folder)[0].name
         ledger = Ledger.read(folder / LEDGER_FILE)
         trials = trials_table(ledger)

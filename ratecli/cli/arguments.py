@@ -15,6 +15,7 @@ import typer
 from typer import Argument, Option
 
 from ratecli.errors import Diagnostic, FaultError
+from ratecli.files import YAML_SUFFIXES
 
 Item = TypeVar("Item")
 ResultT = TypeVar("ResultT")
@@ -23,7 +24,6 @@ EXIT_NO_DATA = 4
 """Exit code if data is not available."""
 RESULTS_FOLDER = Path("results")
 STDOUT = Path("-")
-YAML_SUFFIXES = (".yaml", ".yml")
 
 
 def collect_errors(

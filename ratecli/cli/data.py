@@ -11,7 +11,6 @@ from typer import Argument, Option
 
 from ratecli.cli.arguments import (
     STDOUT,
-    YAML_SUFFIXES,
     OfflineOption,
     SeparatorOption,
     collect_errors,
@@ -19,6 +18,7 @@ from ratecli.cli.arguments import (
     complete_datasets,
 )
 from ratecli.cli.console import format_table, pluralize, print_diagnostics, progress_meter
+from ratecli.files import YAML_SUFFIXES
 
 if TYPE_CHECKING:
     from ratecli.apply.predict import PredictResult
@@ -71,7 +71,7 @@ def _fetch(wanted: Path, *, offline: bool, progress: DownloadProgress) -> list[s
         from ratecli.experiment import prepare  # noqa: PLC0415
 
         known = prepare.check_file(wanted)
-        prepare.list_missing_files(known)
+        prepare.list_missing_files(known)  # E403 or E405 before any download
         paths = prepare.fetch_sources(known, offline=offline, progress=progress)
     else:
         from ratecli.datasets.files import fetch_files  # noqa: PLC0415

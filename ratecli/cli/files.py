@@ -191,13 +191,13 @@ def init(
         positive=positive,
         separator=separator,
     )
+    if path != STDOUT and path.exists() and not force:
+        raise typer.BadParameter(f"'{path}' already exists; --force replaces it")
     made = options.make_starter()
     print_diagnostics(made.warnings)
     if path == STDOUT:
         sys.stdout.write(made.text)
         return
-    if path.exists() and not force:
-        raise typer.BadParameter(f"'{path}' already exists; --force replaces it")
     atomic_write(path, made.text)
     typer.echo(terminal_safe("\n".join([*made.notes, f"wrote {path}; next: ratecli run {path}"])))
 

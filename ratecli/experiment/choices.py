@@ -158,7 +158,7 @@ CHOICES = (
         "a filter of rows",
         "no",
         "random",
-        "promises nothing about decisions",
+        "enforces no constraint on decisions",
         (0.05, 0.39, 57),
     ),
     Choice(

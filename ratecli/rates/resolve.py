@@ -288,7 +288,7 @@ class _Resolver:
             parameters = (OUTCOME,)
         if len(node.arguments or ()) != len(parameters):
             usage = f"{node.name}({', '.join(parameters)})" if parameters else node.name
-            _refuse_use(node, f"takes {len(parameters) or 'no'} arguments", usage)
+            _refuse_use(node, f"takes {_arguments(len(parameters))}", usage)
         where, split = self.slice(node)
         match found:
             case None:
@@ -303,14 +303,11 @@ class _Resolver:
     def rate_of_outcome(self, rate: Rate, node: NameNode) -> Rate:
         """Return a rate of logged decisions with its outcome and range; other rates as they are."""
         logged, episodes = self.scope.logged, rate.of not in DECISION_MEASUREMENTS
-        if not (rate.outcome or rate.weight_power or episodes):
-            if logged is not None and logged.episodes:
-                message = f"'{node.name}' is a rate of decisions, but rows are episodes"
-                refuse("E304", message, node.span, f"rates of episodes: {', '.join(EPISODE_RATES)}")
-            return rate
         if logged is not None and logged.episodes and not episodes:
-            message = f"'{node.name}' needs one logged decision a row, but rows are episodes"
+            message = f"'{node.name}' is a rate of decisions, but rows are episodes"
             refuse("E304", message, node.span, f"rates of episodes: {', '.join(EPISODE_RATES)}")
+        if not (rate.outcome or rate.weight_power or episodes):
+            return rate
         if logged is None or logged.episodes != episodes:
             what = "logged episodes" if episodes else "logged decisions"
             message = f"'{node.name}' needs {what}, but no data set has any"
@@ -420,7 +417,7 @@ class _Resolver:
     def function(self, node: NameNode) -> Expression:
         row, arguments = FUNCTIONS[node.name], node.arguments or ()
         if not arguments or (row.arity is not None and len(arguments) != row.arity):
-            wanted = "1 or more arguments" if row.arity is None else f"{row.arity} argument(s)"
+            wanted = "1 or more arguments" if row.arity is None else _arguments(row.arity)
             _refuse_use(node, f"takes {wanted}, not {len(arguments)}")
         return ex.apply(node.name, tuple(map(self.value, arguments)), node.span)
 
@@ -461,7 +458,7 @@ class _Resolver:
         if disclosivity:
             names = tuple(name.text for name in node.by)
             if node.joint and len(names) > 1:
-                help_ = f"write (by={ex.by_text(names)}): the largest of both columns counts"
+                help_ = f"write (by={ex.by_text(names)}): the largest of the columns counts"
                 refuse("E304", f"'{node.name}' takes no combinations of columns", node.span, help_)
             return ex.Disclosure(names, tuple(map(tuple, columns)), split, node.span)
         return imbalance_expression(columns, node.span)
@@ -590,6 +587,10 @@ def _refuse_several(node: NameNode) -> NoReturn:
     names = ", ".join(syntax.quote(name.text) for name in node.by)
     message = f"'{node.name}' compares the groups of one column, or all combinations of several"
     refuse("E304", message, node.by[1].span, f"write by=[{names}] for the combinations")
+
+
+def _arguments(count: int) -> str:
+    return f"{count or 'no'} argument{'s' * (count != 1)}"
 
 
 def _refuse_use(node: NameNode, reason: str, usage: str = "") -> NoReturn:

@@ -146,19 +146,39 @@ def answers(ledger: Ledger) -> list[Answer]:
 
 
 def _answers(ledger: Ledger) -> list[Answer]:
-    split = answer_split(ledger)
-    rules = [str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()]
-    words = set(re.findall(r"\w+", " ".join(rules))) | set(ledger.experiment.get("sweep") or ())
-    names = [name for name in ledger.algorithms.sweep if name in words]
+    split, names = answer_split(ledger), _task_names(ledger)
     means = (
         (each, each.estimate(split, OBJECTIVE).mean) for each in seed_groups(ledger.algorithms)
     )
     tasks = group_by(
         (each for each, mean in means if mean is not None and not math.isnan(mean)),
-        # as displayed: 1 and 1.0 define the same task
-        lambda each: tuple(format_scalar(each.point.get(name)) for name in names),
+        lambda each: _task_key(names, each.point),
     )
     return [_answer(ledger, names, split, groups) for groups in tasks.values()]
+
+
+def _task_names(ledger: Ledger) -> list[str]:
+    """Return the names of the sweep whose values define a task."""
+    rules = [str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()]
+    words = set(re.findall(r"\w+", " ".join(rules))) | set(ledger.experiment.get("sweep") or ())
+    return [name for name in ledger.algorithms.sweep if name in words]
+
+
+def _task_key(names: Sequence[str], point: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the values of a task as displayed: 1 and 1.0 define the same task."""
+    return tuple(format_scalar(point.get(name)) for name in names)
+
+
+def _unsolved_tasks(ledger: Ledger) -> list[tuple[Mapping[str, Any], str]]:
+    """Return the tasks for which no trial returned a model, and why one did not."""
+    names, solved = _task_names(ledger), answers(ledger)
+    known = {_task_key(names, answer.task) for answer in solved}
+    points = (dict(trial.point) for trial in ledger.algorithms.plan)
+    tasks = {_task_key(names, point): {name: point.get(name) for name in names} for point in points}
+    left = [
+        (task, _unsolved_reason(ledger, task)) for key, task in tasks.items() if key not in known
+    ]
+    return [(task, reason) for task, reason in left if reason]
 
 
 def _answer(
@@ -228,6 +248,8 @@ def best_sheet(ledger: Ledger) -> Sheet:
         )
     note += " Each trial's models are in a folder below `models`: `ratecli predict FOLDER TABLE`."
     rows = [_best_row(ledger, each, split) for each in found]
+    for task, reason in _unsolved_tasks(ledger):
+        rows.append([*task.items(), ("best", SheetCell("none: no model", tone="bad", more=reason))])
     return make_sheet(f"Best results ({split})", rows, note)
 
 
@@ -278,25 +300,31 @@ def answer_sentences(ledger: Ledger) -> list[str]:
         return [f"No trial returned a model. {reason}." if reason else "No trial has results yet."]
     rows = SPLIT_WORDS.get(split, f"{split} rows")
     each = [_sentence(ledger, answer, rows, split) for answer in found]
-    if len(found) == 1:
+    each += [
+        f"{format_point(task)}: no trial returned a model. {reason}."
+        for task, reason in _unsolved_tasks(ledger)
+    ]
+    if len(each) == 1:
         return each
     kept = [answer for answer in found if answer.best.is_kept]
     best = ShownObjective.of(ledger).best
     overview = f"The {best} on {rows} at each of {len(found)} sweep points."
     if ledger.constraints:
-        overview = _overview(ledger, found, kept, rows)
+        overview = _overview(ledger, len(each), found, kept, rows)
     more = len(each) - MAX_SENTENCES
     return [overview, *each[:MAX_SENTENCES], *([f"... {more} more in report.html."] * (more > 0))]
 
 
-def _overview(ledger: Ledger, found: Sequence[Answer], kept: Sequence[Answer], rows: str) -> str:
-    """Return at how many tasks constraints are satisfied, and the range of costs."""
+def _overview(
+    ledger: Ledger, total: int, found: Sequence[Answer], kept: Sequence[Answer], rows: str
+) -> str:
+    """Return at how many of all tasks constraints are satisfied, and the range of costs."""
     names, satisfied = list(found[0].task), f"satisfies {_all_constraints(ledger)} on {rows}"
     kind = "values" if len(names) == 1 else "combinations"
-    points = f"{len(found)} {kind} of {', '.join(names)}"
+    points = f"{total} {kind} of {', '.join(names)}"
     if not kept:
         entries = json.dumps([ledger.experiment.get("holds"), ledger.experiment.get("algorithms")])
-        hint = " The key holds: new_rows makes algorithms aim at that."
+        hint = " Set `holds: new_rows` to train for new rows."
         hint = "" if "new_rows" in entries else hint
         return f"No setting {satisfied} in {DEFAULT_LEVEL:.0%} of trials, at any of {points}.{hint}"
     measured = [each for each in kept if each.best.is_measured]

@@ -45,13 +45,13 @@ It was 1.0 for thresholds of groups on a linear score, 1.2 for boosted trees and
 PRIOR_ROWS = 2.0
 """Rows that are added to those of a rate for its variance."""
 MAX_COST = 0.25
-"""Largest share of the gain over the best constant decision that a promise on new rows may cost."""
+"""Largest share of the gain over the best constant decision that a margin may cost."""
 SHARES = (0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
-"""Shares of standard errors that are tried if there are too few rows for a promise."""
+"""Shares of standard errors that are tried if there are too few rows."""
 MAX_DEVIATES = 40.0
 """Largest multiple of a standard error that is added; the normal probability beyond is 0."""
 PATH_STEPS = 15
-"""Number of equal steps from the margin with which a safety test is passed by its `aim` to none."""
+"""Number of equal steps from no margin to the one that passes a safety test as often as `aim`."""
 SAFER_STEPS = 6
 """Number of such steps to larger margins, which are tested first."""
 MIN_STEP = 1 / 32
@@ -126,8 +126,8 @@ def solve_with_margin(
 
     With an `aim` and `path`, this model is one of several candidates for the safety test (see
     `_with_path`).
-    An algorithm that prepares for the test finds its own. Algorithms that do not enforce
-    constraints run unchanged.
+    A solver with `needs_safety_test` finds its own margin; only candidates are added. Solvers that
+    do not enforce constraints run unchanged.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def _margin_of_test(guard: MarginSpec, problem: Problem, solution: Solution) -> 
 
     It is unknown, and 0, unless pieces are tested and all rates are of decisions.
     """
-    pieces = [piece for goal in problem.constraints for piece in goal.pieces]
+    pieces = problem.pieces
     assert guard.aim is not None
     assert problem.safety_test is not None
     of = {leaf.rate.of for leaf in ex.leaves(*pieces)}
@@ -191,11 +191,11 @@ def _margin_of_test(guard: MarginSpec, problem: Problem, solution: Solution) -> 
 def _with_path(
     solve: Callable[[Array], Solution], found: Solution, start: Array | float, end: Array | float
 ) -> Solution:
-    """Return candidates of constraints tightened by less and less, to `end` (J,), around `start`.
+    """Solve with margins from larger than `start` down to `end` (J,): candidates for the test.
 
     The margin at `start`, which gave `found`, is larger than the test requires in most cases, and
-    too small in others. How large it must be is unknown before the test, so candidates with larger
-    and smaller margins are tested in this order until one fails (see `SafetyRows.verdict`).
+    too small in others. How large it must be is unknown before the test, so candidates are tested
+    from the largest margin on until one fails (see `SafetyRows.verdict`).
     """
     change = np.asarray(end - start)
     steps = range(-SAFER_STEPS, PATH_STEPS + 1) if change.any() else [0]
@@ -284,10 +284,9 @@ class _Search:
         plain, upper = _PLAIN(rows, decisions), judge(rows, decisions)
         worst = int(np.argmax(upper))
         missed = max(float(upper[worst]) - MAX_IGNORED_SHORTFALL, 0.0)
-        owners = [goal.name for goal in problem.constraints for _ in goal.pieces]
         objective = float(np.nan_to_num(problem.value(main), nan=np.inf))
         by = np.broadcast_to(by, upper.shape)
-        return _Attempt(missed, objective, owners[worst], plain, upper, solution, by)
+        return _Attempt(missed, objective, problem.piece_owners[worst], plain, upper, solution, by)
 
     def is_useful(self, attempt: _Attempt) -> bool:
         """Whether a model satisfies the tightened constraints and its objective is below the limit.
@@ -302,10 +301,10 @@ class _Search:
 
 
 def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, name: str) -> Solution:
-    """Return a solution that says how many rows are needed, and what these rows can promise.
+    """Return a solution that says how many rows are needed.
 
     With n / share^2 rows, standard errors are multiplied by the share, and biases by its square.
-    If a model found for more rows keeps the promise with these rows, return it instead.
+    If a model found for more rows satisfies the judge with these rows, return it instead.
     """
     problem, first = search.problem, tried[0].solution
     kind = "decision" if problem.label_range is None else "prediction"
@@ -332,25 +331,24 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, nam
         else:
             fewest = k + 1
     where = "training" if search.rows is problem else "validation"
-    reason = (
-        f"too few {where} rows to promise '{name}' on new rows with probability {judge.level:g}"
-    )
+    reason = f"too few {where} rows for '{name}' to hold on new rows with probability "
+    reason += f"{judge.level:g}"
     counts = search.rows.counts
     rows = search.rows.rates.sums.shape[1] if counts is None else round(counts.sum())
     if useful is None:
         constant = _best_constant(problem, problem, lambda *_: np.zeros(1))
         if tried[0].objective >= constant:
             return _no_solution(
-                f"with these features, '{name}' cannot be promised on new rows: even on training "
-                f"rows alone, the model that satisfies it is no better than a constant {kind}"
+                f"with these features, '{name}' cannot hold on new rows: even on training rows "
+                f"alone, the model that satisfies it is no better than a constant {kind}"
             )
         return _no_solution(f"{reason}: even {rows / SHARES[-1] ** 2:.0f} would not be enough")
     if not search.attempt(useful.solution, judge).missed:
         return useful.solution
     needed = float(f"{rows / SHARES[most] ** 2:.2g}")
     return _no_solution(
-        f"{reason}: about {needed:.0f} are needed instead of {rows}, or a looser limit, or "
-        "`holds: train`, without the promise"
+        f"{reason}: about {needed:.0f} are needed instead of {rows}; or loosen the limit, or set "
+        "`holds: train`"
     )
 
 
@@ -361,8 +359,8 @@ def _no_solution(reason: str) -> Solution:
 def _next_step(attempt: _Attempt, low: Array, high: Array) -> tuple[Array, Array | None]:
     """Return from where and by how much to tighten pieces (J,) next.
 
-    The amounts are None if the present ones are neither too small nor too large. A piece that is
-    missed is tightened from its present value, because it may have slack. `low` and `high` are the
+    The amounts are None if the present ones are neither too small nor too large. A violated
+    piece is tightened from its present value, because it may have slack. `low` and `high` are the
     last amounts that were too small and large enough; a step past them ends halfway.
     """
     by, missing = attempt.by, attempt.upper
@@ -531,11 +529,12 @@ def _unseen_variance(rates: Array, totals: Array, prior: float) -> Array:
 
 
 def _deviates(violations: Array, errors: Array, level: float) -> float:
-    """Return the c such that constraints that hold by c standard errors all hold at the level.
+    """Return the smallest c for which pieces that are c standard errors below 0 hold at the level.
 
-    Pieces (J,) whose violations are more than c standard errors below 0 keep that distance. The
-    probabilities of violating a piece are added up (Bonferroni). If they add up to less than they
-    may, c is what the piece with the largest one needs beside the others.
+    All pieces (J,) then hold with the probability `level`: the probabilities of violating single
+    ones are added up (Bonferroni), and a piece that is further below 0 counts with its own. If the
+    present sum is small enough, c is what the piece with the largest probability needs beside the
+    others.
     """
     room = np.full(len(errors), np.inf)
     np.divide(-violations, errors, out=room, where=errors > 0)

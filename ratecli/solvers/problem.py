@@ -99,6 +99,16 @@ class Problem:
         return (0.0, 1.0) if self.label_range is None else self.label_range
 
     @property
+    def pieces(self) -> list[ex.Expression]:
+        """The J pieces of all constraints."""
+        return [piece for goal in self.constraints for piece in goal.pieces]
+
+    @property
+    def piece_owners(self) -> list[str]:
+        """(J,) the name of the constraint that each piece belongs to."""
+        return [goal.name for goal in self.constraints for _ in goal.pieces]
+
+    @property
     def counts(self) -> Array | None:
         """(n,) number of rows in each cell of streamed rows; None in memory."""
         return None if self.stream is None else self.stream.count

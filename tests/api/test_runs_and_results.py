@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 
@@ -47,7 +48,8 @@ def test_results_equal_the_files_of_the_run(results, folder):
 
 def test_load_results_needs_no_data(results, folder):
     (folder / "small.yaml").write_text((results.folder / "resolved.yaml").read_text())
-    for path in (results.folder, results.folder / "trials.sqlite", folder / "small.yaml"):
+    copy = shutil.copytree(results.folder, folder / "copy.yaml")  # not a file
+    for path in (results.folder, results.folder / "trials.sqlite", folder / "small.yaml", copy):
         again = ratecli.load_results(path, output=folder / "results")
         pd.testing.assert_frame_equal(again.metrics, results.metrics)
         pd.testing.assert_frame_equal(again.summary, results.summary)
@@ -110,6 +112,7 @@ def test_errors_have_a_location_in_the_mapping(folder):
     ("call", "message"),
     [
         (lambda: ratecli.run(EXPERIMENT, settings=["seds=2"]), "unknown key 'seds'"),
+        (lambda: ratecli.run(EXPERIMENT, settings={"seeds": {1, 2}}), "a setting is a set"),
         (lambda: ratecli.load_results("."), "there is no ledger"),
         (lambda: ratecli.run("absent.yaml"), "absent"),
         (lambda: ratecli.run(EXPERIMENT, jobs=0), "jobs must be at least 1"),

@@ -386,7 +386,7 @@ OTHER = "x,when,year,delay,num,y,code\n" + "".join(
         (["--label", "y", "--goal", "recall 0.8"], 'left out "code": 400 different texts'),
         (["--label", "y", "--group", "year"], 'groups   "year": cut at 1977, 1984, 1992'),
         (["--label", "y", "--group", "delay"], 'groups   "delay": cut at -1, -0.05, 0.93'),
-        (["--target", "num", "--goal", "mse"], "The mean squared error, of each group if there"),
+        (["--target", "num", "--goal", "mse 1234567"], "groups, may be at most 1234567."),
         (["--target", "num", "--group", "y"], "features include the groups: add them to drop"),
     ],
 )

@@ -303,7 +303,7 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("1 + «tpr(women)»", "E304", "write tpr", "takes no arguments"),
         mark_of("1 + «f_score»", "E304", "f_score(beta)"),
         mark_of("f_score(«tpr»)", "E304", "", "takes a number"),
-        mark_of("1 + «kl(tpr)»", "E304", "", "2 argument(s), not 1"),
+        mark_of("1 + «kl(tpr)»", "E304", "", "2 arguments, not 1"),
         mark_of("1 + «max()»", "E304", "", "1 or more"),
         mark_of("1 + «max(tpr, fpr)[women]»", "E304", "max(tpr[...])"),
         mark_of("error(by=«sex»)", "E304", "max(error, by=COLUMN)"),

@@ -356,6 +356,14 @@ def test_the_answer_in_words():
     ]
 
 
+def test_a_sweep_point_without_a_model_is_part_of_the_answer():
+    found = {("a", (("kappa", 1),)): [(0.1, -1.0)], ("a", (("kappa", 2),)): [(), ()]}
+    first, *_, last = answer_sentences(ledger_of(found))
+    assert first.startswith("At 1 of 2 values of kappa, a setting satisfies parity")
+    assert last.startswith("kappa = 2: no trial returned a model. a, seed 0: ")
+    assert best(ledger_of(found))[1][:2] == ["2", "none: no model"]
+
+
 @pytest.mark.parametrize(("left_out", "word"), [(1, "a smoke run"), (0, "an unfinished run")])
 def test_results_of_a_part_say_so(left_out, word):
     ledger = ledger_of({("a", ()): [(0.1, 0.2), None]})

@@ -229,7 +229,22 @@ def test_a_bound_that_makes_a_model_worse_than_a_constant_does_not_call_for_more
         LeastSquares(), MarginSpec("new_rows", 0.9), made, np.random.default_rng(0)
     )
     assert found.status == "no_solution_found"
-    assert found.reason.startswith("with these features, 'e' cannot be promised on new rows")
+    assert found.reason.startswith("with these features, 'e' cannot hold on new rows")
+
+
+def test_errors_of_rows_that_the_objective_ignores_are_constrained():
+    rules = Rules({"m": "mean_error[g=b] >= 0.5"}, "mse[g=a]")
+    made = posed(rules, ends=(-9.0, 9.0))
+    found = run(LeastSquares(model={"DecisionTreeRegressor": {"max_depth": 4}}), made)
+    assert made.violation(found.variants["estimate"]) <= 1e-6
+    assert made.value(found.variants["estimate"]) < 1.3 * float(np.nanvar(made.label))
+
+
+def test_a_bound_out_of_reach_of_clipped_estimates_ends_with_a_reason():
+    rules = Rules({"m": "mean_error[g=a] >= 3"}, "mse")
+    found = run(LeastSquares(), posed(rules, ends=(-9.0, 1.0)))
+    assert found.status == "iteration_limit"
+    assert found.reason.startswith("clipped to the range of the label, estimates violate 'm' by")
 
 
 def test_a_bound_out_of_reach_ends_with_a_reason():

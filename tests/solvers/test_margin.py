@@ -124,7 +124,7 @@ def test_too_few_rows_for_a_margin_are_no_solution():
         assert guarded(given).status == "solved"
         found = guarded(given, "new_rows", level=0.99)
         assert (found.status, bool(found.variants)) == (status, status == "solved")
-        assert found.reason.startswith("too few training rows to promise '") == (copies == 1)
+        assert found.reason.startswith("too few training rows for '") == (copies == 1)
 
 
 def test_a_model_no_better_than_a_constant_does_not_call_for_more_rows():
@@ -212,7 +212,7 @@ def test_margin_never_returns_a_model_worse_than_a_constant(rule, name, sample):
         assert given.value(first(found)) < constant
     else:
         assert found.status == "no_solution_found"
-        assert "too few training rows to promise 'p' on new rows with prob" in found.reason
+        assert "too few training rows for 'p' to hold on new rows with prob" in found.reason
 
 
 def test_a_model_that_misses_tightened_constraints_is_no_answer():
@@ -220,7 +220,7 @@ def test_a_model_that_misses_tightened_constraints_is_no_answer():
     given = split_problem(0, Rules({"p": "0.5 <= positive_rate <= 0.51"}), n=100)
     found = guarded(replace(given, validation=given), "validation", level=0.99)
     assert found.status == "no_solution_found"
-    assert "too few validation rows to promise 'p'" in found.reason
+    assert "too few validation rows for 'p' to hold" in found.reason
 
 
 def test_infeasible_constraints_stay_infeasible():

@@ -334,7 +334,10 @@ def test_invalid_tuned_parameters_are_reported_at_their_location(model, tune, co
         ("sklearn.neighbors:KNeighborsClassifier", "E104", "", "takes no sample weights"),
         ("sklearn.svm:Nothing", "E104", "", "no attribute 'Nothing'"),
         (7, "E103", "", "not a model"),
-        *((name, "E104", "", "names no class") for name in (":", "sklearn:svm.SVC", "../a:B")),
+        *(
+            (name, "E104", "", "is not the path of a class")
+            for name in (":", "sklearn:svm.SVC", "../a:B")
+        ),
     ],
 )
 def test_invalid_models_are_reported_at_their_location(model, code, loc, message):

@@ -20,8 +20,8 @@ class StarterGoal:
     means
         What the constraint requires, as a sentence.
     by_groups
-        The expression with groups, where `{by}` stands for the columns; "" if it is of all rows,
-        also if there are groups.
+        The expression with groups, where `{by}` stands for the columns; "" if the constraint is
+        always on all rows.
     whole
         The expression without groups; "" if it needs groups.
     limit
@@ -41,11 +41,16 @@ class StarterGoal:
     numbers: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name} {self.limit:g}"
+        return f"{self.name} {self.limit_text}"
+
+    @property
+    def limit_text(self) -> str:
+        """The limit with all of its digits."""
+        return f"{self.limit:.12g}"
 
     def requirement(self) -> str:
         """Return what the constraint requires, with the limit."""
-        return self.means.replace("`limit`", f"{self.limit:g}")
+        return self.means.replace("`limit`", self.limit_text)
 
     def rule(self, measure: str, limit: str) -> str:
         """Return the constraint on a measure."""
@@ -58,10 +63,12 @@ class StarterGoal:
             found = [1 - (1 - self.limit) * factor for factor in LIMIT_FACTORS]
         else:
             found = [self.limit * factor for factor in LIMIT_FACTORS]
-        kept = [float(f"{limit:.6g}") for limit in found]
+        kept = [float(f"{limit:.12g}") for limit in found]
         return [limit for limit in kept if limit > 0 and (self.numbers or limit < 1)]
 
 
+SYNONYMS = {"disparate-impact": "demographic-parity"}
+"""Other names of goals."""
 LIMIT_FACTORS = (2, 1.5, 1, 0.5, 0.25)
 """How far the swept limits are from a perfect value, in multiples of the target's distance."""
 _GOALS = (
@@ -164,10 +171,6 @@ def find_goals(request: StarterOptions, spread: float) -> list[StarterGoal]:
             raise FaultError(Diagnostic("E104", message, "give each goal once"))
         found[name] = _with_limit(GOALS[name], limit.strip(), spread)
     return list(found.values())
-
-
-SYNONYMS = {"disparate-impact": "demographic-parity"}
-"""Other names of goals."""
 
 
 def _with_limit(goal: StarterGoal, limit: str, spread: float) -> StarterGoal:

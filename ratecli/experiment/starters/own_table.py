@@ -141,7 +141,7 @@ def _check_columns(request: StarterOptions, columns: Sequence[str]) -> None:
 
 
 def _algorithm(request: StarterOptions, goals: Sequence[StarterGoal]) -> tuple[str, str]:
-    """Return the algorithm to use and why. Decisions of a trained model see no groups."""
+    """Return the algorithm to use and why. Models trained here do not use the groups."""
     compares = bool(request.group) and any(goal.by_groups for goal in goals)
     if request.target:
         name = "least_squares"
@@ -235,20 +235,20 @@ class Groups:
 
 
 def _find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
-    """Return the groups of all columns that define groups; combinations with few rows are none."""
+    """Return the groups of the named columns; combinations with few rows are left out."""
     cuts = {each: _bins(frame[each]) for each in request.group}
     parts = list[dict[str, Conditions]]()
     for name in request.group:
         if cuts[name]:
-            own = cut_groups(name, cuts[name])
+            groups = cut_groups(name, cuts[name])
             edges = [f"{cut:g}".replace("-", "minus_") for cut in cuts[name]]
             between = [f"{low}_to_{high}" for low, high in itertools.pairwise(edges)]
             names = _group_names(name, [f"below_{edges[0]}", *between, f"from_{edges[-1]}"])
-            parts.append(dict(zip(names, own, strict=True)))
+            parts.append(dict(zip(names, groups, strict=True)))
         else:
             values = _group_values(frame[name], name)
-            own = [(Condition(name, "=", (_value(each),)),) for each in values]
-            parts.append(dict(zip(_group_names(name, values), own, strict=True)))
+            groups = [(Condition(name, "=", (_value(each),)),) for each in values]
+            parts.append(dict(zip(_group_names(name, values), groups, strict=True)))
     count = SliceColumns({name: as_array(frame[name]) for name in request.group}).count
     conditions, rows = dict[str, str](), dict[str, int]()
     for choice in itertools.product(*(part.items() for part in parts)) if parts else ():
@@ -309,8 +309,7 @@ def _leaks(features: pd.DataFrame, label: Floats) -> Iterator[str]:
     """Say which features alone nearly determine the label."""
     known = ~np.isnan(label)
     for name, column in features.items():
-        values = column.where(column.notna(), None) if is_text(column) else column
-        score = as_float_array(column) if not is_text(column) else _category_means(values, label)
+        score = _category_means(column, label) if is_text(column) else as_float_array(column)
         both = known & np.isfinite(score)
         if len(np.unique(label[both])) < 2:
             continue
@@ -384,8 +383,8 @@ def _write_starter(
         measure = ((columns and goal.by_groups) or goal.whole).format(by=by)
         rule, shown = goal.name.replace("-", "_"), measure.partition("(")[0]
         shown = shown if shown in MEASURES else rule if rule != error else f"largest_{error}"
-        rules[rule] = goal.rule(measure, f"{goal.limit:g}" if rules else "limit")
-        metrics[shown] = measure
+        rules[rule] = goal.rule(measure, goal.limit_text if rules else "limit")
+        metrics |= {shown: measure} if measure != error else {}
     metrics |= {"churn": "churn"} if request.deployed else {}
     metrics |= {f"{prefix}_{group}": f"{rate}[{group}]" for group in groups.conditions}
     options: dict[str, Any] = {}
@@ -419,11 +418,11 @@ def _write_starter(
         error=error,
         rules=_yaml_lines(rules),
         limits=_yaml(target.limits()),
-        target=f"{target.limit:g}",
+        target=target.limit_text,
         algorithms="\n".join(entries),
         metrics=_yaml_lines(metrics),
         columns=", ".join([*list(metrics)[:MAX_COLUMNS], *(f"violation.{rule}" for rule in rules)]),
-        shown=list(metrics)[1],
+        shown=[*metrics, "limit"][1],
     )
 
 

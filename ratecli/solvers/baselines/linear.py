@@ -156,8 +156,7 @@ def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
     down, up = np.maximum(coefficients, 0), np.maximum(-coefficients, 0)
     weights = down / down.sum(axis=1, keepdims=True) - up / up.sum(axis=1, keepdims=True)
     means = np.asarray(weights @ problem.X)
-    names = [goal.name for goal in problem.constraints for _ in goal.pieces]
-    return names, np.hstack([means, np.zeros((len(means), 1))])
+    return problem.piece_owners, np.hstack([means, np.zeros((len(means), 1))])
 
 
 def one_sided_diagnostic(goal: Goal, rates: RateMatrix) -> Diagnostic | None:

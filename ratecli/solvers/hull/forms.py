@@ -160,8 +160,7 @@ class RateProgram:
             If a goal is neither convex, nor a sum of ratios, nor a sum of both.
         """
         index = problem.rates.index()
-        pieces = [(goal.name, piece) for goal in problem.constraints for piece in goal.pieces]
-        nodes = (problem.objective.expression, *(piece for _, piece in pieces))
+        nodes = (problem.objective.expression, *problem.pieces)
         fractions = list[Fraction]()
         parts = [_split_form(node, index, fractions) for node in nodes]
         count = range(len(fractions))
@@ -173,7 +172,7 @@ class RateProgram:
             objective,
             tuple(constraints),
             tuple(fractions),
-            tuple(name for name, _ in pieces),
+            tuple(problem.piece_owners),
             index,
             tuple(dict.fromkeys(ratio for goal in problem.constraints for ratio in goal.ratios)),
         )

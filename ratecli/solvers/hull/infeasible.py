@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -27,31 +28,31 @@ def unmet_status(
     """Return status and reason for an algorithm that did not satisfy all constraints.
 
     The status is `infeasible` only if no decisions at all could satisfy them; otherwise `status`
-    and `reason` are returned unchanged. With several constraints, the reason says by how much one
-    of them must be loosened so that some decisions satisfy all.
+    and `reason` are returned unchanged. The reason then says by how much a single constraint must
+    be loosened, in units of its limit, so that some decisions satisfy all.
     """
     kinds = RowKinds.by(problem.rates)
     least, _ = min_violation(RateProgram.of(problem), kinds)
     if least <= SURE_VIOLATION:
         return status, reason
-    reason += f"; any decisions violate some constraint by {least:.3g} or more"
-    if enough := " or ".join(_ways_out(problem, kinds)):
-        reason += f"; some satisfy all if {enough}"
+    reason += "; no decisions satisfy all constraints"
+    if ways := " or ".join(f"'{name}' by {by:g}" for name, by in _ways_out(problem, kinds)):
+        reason += f", unless one limit is loosened: {ways}"
     return "infeasible", reason
 
 
-def _ways_out(problem: Problem, kinds: RowKinds) -> Iterator[str]:
-    """Yield for each constraint by how much it must be loosened, unless others contradict too."""
+def _ways_out(problem: Problem, kinds: RowKinds) -> Iterator[tuple[str, float]]:
+    """Yield each constraint whose loosening alone is enough, and by how much."""
     goals, index = problem.constraints, problem.rates.index()
-    for goal in goals if len(goals) > 1 else ():
+    for goal in goals:
         program = RateProgram.of(replace(problem, constraints=tuple(_raised(goals, goal))))
         _, rates = min_violation(program, kinds)
         if rates is None:
             continue
         missed = {each.name: values(each.expression, rates[:, None], index)[0] for each in goals}
-        own = missed.pop(goal.name)
+        own = float(missed.pop(goal.name))
         if own > 0 and all(value <= MAX_OTHERS * own for value in missed.values()):
-            yield f"'{goal.name}' is loosened by {own:.2g}"
+            yield goal.name, _round_up(own * (1 + 10 / PRIORITY))
 
 
 def _raised(goals: tuple[Goal, ...], alone: Goal) -> Iterator[Goal]:
@@ -59,3 +60,9 @@ def _raised(goals: tuple[Goal, ...], alone: Goal) -> Iterator[Goal]:
     for goal in goals:
         factor = ex.Constant(1.0 if goal is alone else PRIORITY)
         yield replace(goal, pieces=tuple(ex.multiply(factor, piece) for piece in goal.pieces))
+
+
+def _round_up(value: float) -> float:
+    """Return a positive value with three significant digits that is not smaller."""
+    digits = 2 - math.floor(math.log10(value))
+    return round(math.ceil(value * 10.0**digits) / 10.0**digits, max(digits, 0))

@@ -182,7 +182,7 @@ def max_slack_problem(problem: Problem, objective: float) -> Problem | None:
     None if there are no constraints or the problem is not convex.
     """
     goals = (problem.objective, *problem.constraints)
-    pieces = [piece for goal in problem.constraints for piece in goal.pieces]
+    pieces = problem.pieces
     if not pieces or not all(goal.shape in CONVEX_SHAPES for goal in goals):
         return None
     bound = ex.subtract(problem.objective.expression, ex.Constant(objective))

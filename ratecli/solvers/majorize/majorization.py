@@ -69,7 +69,7 @@ def solve_by_majorization(
 ) -> Solution:
     """Run Algorithm 1."""
     ramp = make_ramp_problem(solver, problem)
-    names = [goal.name for goal in problem.constraints for _ in goal.pieces]
+    names = problem.piece_owners
     methods = [make_method(solver, ramp, rng, price) for price in EXCESS_PRICES]
     run = _descend(ramp, solver.iterations, methods, progress)
     if run.missed:

@@ -156,7 +156,9 @@ class _NamedOptions:
         threshold = self.options.get("threshold", DEFAULT_THRESHOLD)
         number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
         if not (isinstance(self.options.get("name"), str) and number and isfinite(threshold)):
-            message = "a score is the name of one, with or without a threshold, a number"
+            message = (
+                "a score needs the name of a column and, optionally, a finite number as threshold"
+            )
             hint = "write {score: NAME} or {score: {name: NAME, threshold: 0.5}}"
             raise InvalidValueError(Diagnostic("E103", message, hint, loc=self.loc))
 
@@ -177,15 +179,7 @@ class _NamedOptions:
         instance = find_instance(name)
         kind: Literal["classifier", "regressor"] = "regressor" if regressor else "classifier"
         if instance is not None:
-            from ratecli.solvers.oracles import estimators
-
-            try:
-                estimators.check_estimator(type(instance), instance, kind)
-            except TypeError as error:
-                message = f"{type(instance).__name__} cannot be used as a model: {error}"
-                hint = f"pass a {kind} whose fit takes sample weights, like those of scikit-learn"
-                raise self._error(message, hint) from None
-            self.check_names(sorted(instance.get_params()))
+            self._check_instance(instance, kind)
             if probabilities and not hasattr(instance, "predict_proba"):
                 raise self._error(f"{name} does not return probabilities", f"{LOGISTIC} does")
             return
@@ -196,7 +190,7 @@ class _NamedOptions:
             message = f"there is no {kind} '{name}' that accepts sample weights"
             raise self._error(message, hint)
         if not CLASS_PATH.fullmatch(path):
-            raise self._error(f"'{name}' names no class", "write package.module:Class")
+            raise self._error(f"'{name}' is not the path of a class", "write package.module:Class")
         self._check_package(path.partition(":")[0].partition(".")[0])
         if (
             name in (REGRESSOR_MODULES if regressor else CLASSIFIER_MODULES)
@@ -224,6 +218,18 @@ class _NamedOptions:
         if probabilities and not hasattr(model(**self.options), "predict_proba"):
             message = f"{name} does not return probabilities"
             raise self._error(message, f"{LOGISTIC} does, for example")
+
+    def _check_instance(self, instance: Any, kind: Literal["classifier", "regressor"]) -> None:
+        """Raise E101 or E104 unless an estimator, given as an object, can be fitted."""
+        from ratecli.solvers.oracles import estimators
+
+        try:
+            estimators.check_estimator(type(instance), instance, kind)
+        except TypeError as error:
+            message = f"{type(instance).__name__} cannot be used as a model: {error}"
+            hint = f"pass a {kind} whose fit takes sample weights, like those of scikit-learn"
+            raise self._error(message, hint) from None
+        self.check_names(sorted(instance.get_params()))
 
     def _check_parameters(self, model: type[Any]) -> None:
         """Raise E104 if a class does not accept the values of the parameters."""
@@ -308,18 +314,22 @@ ChancesOption = Annotated[str | dict[str, Any], BeforeValidator(check_probabilit
 
 
 def fit_probability_classifier(
-    value: Any, rows: FitRows, l2: float, rng: np.random.Generator
+    value: Any,
+    rows: FitRows,
+    l2: float,
+    rng: np.random.Generator,
+    stopping: FitRows | None = None,
 ) -> ProbabilityModel:
     """Fit the classifier that a checked option names to rows of several classes.
 
-    `l2` is the regularization of a logistic regression without a `C` of its own. Raises FaultError,
-    E501, if the classifier cannot be fitted.
+    `l2` is the regularization of a logistic regression without a `C` of its own, `stopping` are
+    rows for early stopping. Raises FaultError, E501, if the classifier cannot be fitted.
     """
     from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator
 
     choice = _NamedOptions.parse(value)
     model = make_estimator(choice.name, choice.parameters(l2, rows.X.shape[0]), rng)
-    return fit_estimator(model, rows)
+    return fit_estimator(model, rows, stopping)
 
 
 def class_path(name: str) -> str | None:
@@ -527,14 +537,11 @@ def fit_classifier(
 ) -> Classifier:
     """Fit the model of a checked option that is not linear to rows of two classes.
 
-    `l2` is the regularization of a logistic regression without a `C` of its own, `stopping` are
-    rows for early stopping. Raises FaultError, E501, if the model cannot be fitted or stored.
+    As `fit_probability_classifier`; E501 also if the model cannot be stored.
     """
-    from ratecli.solvers.oracles.estimators import as_classifier, fit_estimator, make_estimator
+    from ratecli.solvers.oracles.estimators import as_classifier
 
-    choice = _NamedOptions.parse(value)
-    model = make_estimator(choice.name, choice.parameters(l2, rows.X.shape[0]), rng)
-    return as_classifier(fit_estimator(model, rows, stopping))
+    return as_classifier(fit_probability_classifier(value, rows, l2, rng, stopping))
 
 
 def oracle_uses_groups(value: Any) -> bool:

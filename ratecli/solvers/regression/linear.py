@@ -146,8 +146,8 @@ class QuadraticProgram:
 class LinearProblem:
     """A problem as a quadratic program of linear models.
 
-    Labels are divided by their standard deviation, the objective and each piece of a constraint by
-    its own unit: what it is for errors of one standard deviation.
+    Labels are divided by their standard deviation. The objective and each piece of a constraint are
+    divided by their values for errors of one standard deviation.
 
     Attributes
     ----------
@@ -210,8 +210,7 @@ class LinearProblem:
         """Return by how much a model violates each piece (m,), in its unit."""
         problem = self.problem
         rates, index = problem.measured(problem.decisions(model))[:, None], problem.rates.index()
-        pieces = (piece for goal in problem.constraints for piece in goal.pieces)
-        return np.array([values(piece, rates, index)[0] for piece in pieces]) / self.units
+        return np.array([values(each, rates, index)[0] for each in problem.pieces]) / self.units
 
 
 def goal_forms(problem: Problem) -> list[Affine]:
@@ -223,8 +222,7 @@ def goal_forms(problem: Problem) -> list[Affine]:
         E306 if no row has a label, E308 for other rates, and for an objective without `mse`.
     """
     problem.error()  # raises E306
-    pieces = (piece for goal in problem.constraints for piece in goal.pieces)
-    forms = [_form_of(node) for node in (problem.objective.expression, *pieces)]
+    forms = [_form_of(node) for node in (problem.objective.expression, *problem.pieces)]
     if not any(leaf.rate.of == "squared_error" for leaf in forms[0].coefficients):
         raise FaultError(Diagnostic("E308", "the objective has no mse, so it has no minimum"))
     return forms
@@ -330,9 +328,12 @@ def solve_linear(problem: Problem, progress: Progress) -> Solution:
     violation = problem.violation(model)
     row = trace_row(1, problem.value(model), violation, begun, gap=linear.unit * gap)
     progress(f"objective {row['objective']:.6g}")
-    owners = [goal.name for goal in problem.constraints for _ in goal.pieces]
-    multipliers = sum_by_goal(owners, found.multipliers * linear.unit / units)
+    multipliers = sum_by_goal(problem.piece_owners, found.multipliers * linear.unit / units)
     status, reason = "solved", ""
-    if violation > MAX_EXCESS or not gap - found.multipliers @ by <= MAX_GAP:
+    if violation > MAX_EXCESS:
+        worst = problem.nearest_miss(problem.measured(problem.decisions(model))[:, None])
+        status = "iteration_limit"
+        reason = f"clipped to the range of the label, estimates violate {worst}"
+    elif not gap - found.multipliers @ by <= MAX_GAP:
         status, reason = "iteration_limit", f"a gap of {linear.unit * gap:.2g} is left"
     return Solution({"estimate": model}, status, reason, multipliers, (row,))

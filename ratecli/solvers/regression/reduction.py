@@ -28,6 +28,11 @@ Starting with the largest bound would take many more fits, which only reduce the
 """
 
 
+MIN_SQUARE = 0.01
+"""Smallest weight of the squared error of a row whose error counts, as a share of the mean weight.
+"""
+
+
 @dataclass
 class Reduction:
     """The regressors fitted so far, with the objective and pieces (1 + m) of each, in their units.
@@ -35,6 +40,7 @@ class Reduction:
     The objective plus multipliers times pieces is a weighted sum of squared errors and errors. As
     `c (f - y)^2 + e (f - y)` is `c (f - y + e / 2c)^2` plus a constant, a fit to the labels `y - e
     / 2c` with weights c minimizes it (Agarwal, Dudik, Wu 2019, section 4, for squared errors).
+    Without a minimum of c where only e counts (`MIN_SQUARE`), it would be unbounded from below.
     """
 
     options: LeastSquares
@@ -63,6 +69,7 @@ class Reduction:
         """Add the regressor for multipliers (m,), and return its values (1 + m,)."""
         problem, prices = self.problem, np.append(1.0, multipliers)
         squares, errors = ((prices @ each) @ problem.rates.A for each in self.mix)
+        squares = np.where(errors != 0, np.maximum(squares, MIN_SQUARE * squares.mean()), squares)
         shifts = np.divide(errors, 2 * squares, out=np.zeros_like(errors), where=squares > 0)
         targets = problem.label - shifts
         model = _fit_weighted(self.options.model, problem, targets, squares, self.rng)
@@ -132,8 +139,9 @@ def solve_reduction(
             if row["violation"] <= MAX_EXCESS or len(bounds) == 1:
                 break
             del bounds[0]
-    owners = [goal.name for goal in problem.constraints for _ in goal.pieces]
-    prices = sum_by_goal(owners, multipliers * reduction.units[0] / reduction.units[1:])
+    prices = sum_by_goal(
+        problem.piece_owners, multipliers * reduction.units[0] / reduction.units[1:]
+    )
     if trace[-1]["violation"] > MAX_EXCESS:
         reason = "the best average of regressors violates a constraint"
     elif gap > options.gap:

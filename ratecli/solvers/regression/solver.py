@@ -44,8 +44,8 @@ class LeastSquares(Solver):
         `linear`, or a regressor of scikit-learn whose fit takes sample weights, such as
         `RandomForestRegressor` or `{HistGradientBoostingRegressor: {max_iter: 50}}`.
     gap
-        Duality gap at which the fits of a model that is not linear end, in units of the objective
-        of errors that are as large as the standard deviation of the labels.
+        Duality gap at which fitting stops, relative to the objective of errors of one standard
+        deviation of the labels. Linear models are solved exactly.
     iterations
         Maximum number of these fits.
     """
@@ -54,7 +54,7 @@ class LeastSquares(Solver):
     gap: Annotated[float, Gt(0)] = 1e-3
     iterations: Annotated[int, Ge(1)] = 50
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     numbers: ClassVar[Mapping[str, Any] | None] = {}
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})
