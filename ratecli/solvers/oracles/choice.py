@@ -492,6 +492,12 @@ def is_ensemble(value: Any) -> bool:
     return module.partition(".")[0] in BOOSTING_LIBRARIES or name.partition(" ")[0] in ENSEMBLES
 
 
+def is_linear_class(value: Any) -> bool:
+    """Return whether a checked option names a model of `sklearn.linear_model`."""
+    module = (class_path(model_name(value)) or "").partition(":")[0]
+    return module.startswith("sklearn.linear_model")
+
+
 def check_tuned(value: Any, values: Mapping[str, Sequence[Any]]) -> None:
     """Check the option `tune`, values by parameter, of the model that a checked option names.
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ratecli.models.base import Array
 from ratecli.models.composed import MixtureClassifier, ModelRegressor
-from ratecli.solvers.base import Progress, Solution, trace_row
+from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
 from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import fit_regressor
+from ratecli.solvers.oracles.unseen import folds_of
 from ratecli.solvers.problem import Problem, sum_by_goal
 from ratecli.solvers.regression.linear import SLACK, goal_forms, label_spread, unit_of
 from ratecli.solvers.regression.solver import LeastSquares
@@ -41,12 +44,17 @@ class Reduction:
     `c (f - y)^2 + e (f - y)` is `c (f - y + e / 2c)^2` plus a constant, a fit to the labels `y - e
     / 2c` with weights c minimizes it (Agarwal, Dudik, Wu 2019, section 4, for squared errors).
     Without a minimum of c where only e counts (`MIN_SQUARE`), it would be unbounded from below.
+
+    Values are those of the regressors' estimates of their own rows or, with `folds` (n,), of
+    estimates by regressors that are fitted in the same way to the other folds.
     """
 
     options: LeastSquares
     problem: Problem
     rng: np.random.Generator
+    folds: NDArray[np.intp] | None = None
     models: list[ModelRegressor] = field(default_factory=list)
+    estimates: list[Array] = field(default_factory=list)
     values: list[Array] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -72,9 +80,17 @@ class Reduction:
         squares = np.where(errors != 0, np.maximum(squares, MIN_SQUARE * squares.mean()), squares)
         shifts = np.divide(errors, 2 * squares, out=np.zeros_like(errors), where=squares > 0)
         targets = problem.label - shifts
-        model = _fit_weighted(self.options.model, problem, targets, squares, self.rng)
-        self.models.append(model)
-        self.values.append(self.measure(model.estimate(problem.X)))
+        fit = partial(_fit_weighted, self.options.model, problem, targets, rng=self.rng)
+        self.models.append(fit(squares))
+        if self.folds is None:
+            found = self.models[-1].estimate(problem.X)
+        else:
+            found = np.empty(len(targets))
+            for fold in range(int(self.folds.max()) + 1):
+                own = self.folds == fold
+                found[own] = fit(np.where(own, 0.0, squares)).estimate(problem.X[own])
+        self.estimates.append(found)
+        self.values.append(self.measure(found))
         return self.values[-1]
 
     def best_average(self, most: float) -> tuple[Array, Array, float]:
@@ -125,14 +141,16 @@ def solve_reduction(
     """
     begun, trace = time.perf_counter(), list[dict[str, float]]()
     bounds = list(MULTIPLIER_SUMS)
-    reduction = Reduction(options, problem, rng)
+    folds = None if options.folds is None else folds_of(problem, options.folds)
+    reduction = Reduction(options, problem, rng, folds)
     reduction.fit(np.zeros(len(reduction.units) - 1))
     for k in range(options.iterations):
         chances, multipliers, value = reduction.best_average(bounds[0])
-        mixture = MixtureClassifier.of(reduction.models, chances)
+        average = chances @ np.array(reduction.estimates)
         values = np.append(1.0, multipliers) @ reduction.fit(multipliers)
         gap = max(value - float(values), 0.0)  # a fit need not be the best answer
-        row = trace_row(k + 1, problem.value(mixture), problem.violation(mixture), begun)
+        violation = problem.worst_violation(problem.measured(average))
+        row = trace_row(k + 1, problem.value_of(average), violation, begun)
         trace.append(row | {"gap": gap * float(reduction.units[0])})
         progress(f"{k + 1} regressors, objective {row['objective']:.6g}")
         if gap <= options.gap:
@@ -142,10 +160,15 @@ def solve_reduction(
     prices = sum_by_goal(
         problem.piece_owners, multipliers * reduction.units[0] / reduction.units[1:]
     )
-    if trace[-1]["violation"] > MAX_EXCESS:
-        reason = "the best average of regressors violates a constraint"
-    elif gap > options.gap:
+    status, reason = "solved", ""
+    if gap > options.gap:
+        status = "iteration_limit"
         reason = f"after {len(trace)} steps a gap of {trace[-1]['gap']:.2g} is left"
-    else:
-        return Solution({"estimate": mixture}, multipliers=prices, trace=tuple(trace))
-    return Solution({"estimate": mixture}, "iteration_limit", reason, prices, tuple(trace))
+    elif trace[-1]["violation"] > MAX_EXCESS:
+        status = "no_solution_found"
+        worst = problem.nearest_miss(problem.measured(average)[:, None])
+        unseen = "" if folds is None else " on rows that its models have not seen"
+        reason = f"the best average of regressors violates {worst}{unseen}"
+    variants = {"estimate": MixtureClassifier.of(reduction.models[: len(chances)], chances)}
+    judged = None if folds is None else JudgedRows(problem, average)
+    return Solution(variants, status, reason, prices, tuple(trace), judged)

@@ -11,12 +11,20 @@ from annotated_types import Ge, Gt
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.oracles.choice import LINEAR_MODEL, RegressorOption
+from ratecli.solvers.oracles.choice import (
+    LINEAR_MODEL,
+    RegressorOption,
+    Scores,
+    is_linear_class,
+)
 
 if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np
 
     from ratecli.solvers.problem import Problem
+
+
+DEFAULT_FOLDS = 3
 
 
 @dataclass(frozen=True)
@@ -35,8 +43,9 @@ class LeastSquares(Solver):
     violation.
 
     Another model is fitted repeatedly, to weighted rows with shifted labels: column generation for
-    the game of Agarwal et al. The estimate is the average of these fits. Its errors on its own rows
-    are smaller than those on new rows: with `holds: new_rows`, constraints allow for that.
+    the game of Agarwal et al. The estimate is the average of these fits. The errors of trees on
+    their own rows are far smaller than those on new rows, so objective and constraints are those of
+    estimates by models that are fitted in the same way to other rows (`scores`).
 
     Attributes
     ----------
@@ -48,16 +57,35 @@ class LeastSquares(Solver):
         deviation of the labels. Linear models are solved exactly.
     iterations
         Maximum number of these fits.
+    scores
+        The estimates by which the average is chosen: `in_sample`, those of the models for their own
+        rows, or `{folds: K}`, each row's by models fitted to the other K - 1 folds, 2 <= K <= 100.
+        Default: `in_sample` for the models of `sklearn.linear_model`, `{folds: 3}` for others.
     """
 
     model: RegressorOption = LINEAR_MODEL
     gap: Annotated[float, Gt(0)] = 1e-3
     iterations: Annotated[int, Ge(1)] = 50
+    scores: Scores | None = None
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     numbers: ClassVar[Mapping[str, Any] | None] = {}
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})
+
+    def __post_init__(self) -> None:
+        if self.scores is None and self.model != LINEAR_MODEL:  # record the resolved value
+            folds: Scores = {"folds": DEFAULT_FOLDS}
+            object.__setattr__(
+                self, "scores", "in_sample" if is_linear_class(self.model) else folds
+            )
+        if isinstance(self.scores, Mapping) and "held_out" in self.scores:
+            raise ValueError("'held_out' is for classifiers: write scores: {folds: 3}")
+
+    @property
+    def folds(self) -> int | None:
+        """Number of folds by which the average is chosen, None if by in-sample estimates."""
+        return int(self.scores["folds"]) if isinstance(self.scores, Mapping) else None
 
     @property
     def takes_classes(self) -> bool:
@@ -65,8 +93,9 @@ class LeastSquares(Solver):
 
     @property
     def idle(self) -> Mapping[str, str]:
-        why = "linear models are solved exactly"
-        return dict.fromkeys(("gap", "iterations"), why) if self.model == LINEAR_MODEL else {}
+        if self.model != LINEAR_MODEL:
+            return {}
+        return dict.fromkeys(("gap", "iterations", "scores"), "linear models are solved exactly")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.solvers.regression.linear import solve_linear
