@@ -21,15 +21,21 @@ from ratecli.ledger.records import TrialResult
 from ratecli.ledger.store import lock_results
 from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
+from ratecli.report.answer import answer_sentences, answers
 from ratecli.report.expectations import Verdict, compare_expectations, warn_unmet_expectations
 from ratecli.report.html import write_joined
 from ratecli.report.sheets import requested_sheets
-from ratecli.report.write import check_report_folder, write_and_load_report
+from ratecli.report.write import (
+    check_report_folder,
+    trials_with_files,
+    write_and_load_report,
+)
 from ratecli.runner.executors import Executor
 from ratecli.runner.run import RunOutcome, RunRequest, count_stored_trials, run_experiments
 
 MAX_SHOWN_ROWS = 20
 MAX_SHOWN_REASONS = 10
+MAX_SHOWN_SENTENCES = 6
 
 
 @dataclass
@@ -182,9 +188,21 @@ def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger
         "",
         *_reasons("failed", outcome.failed),
         *_reasons("no solution", outcome.unsolved),
+        *answer_sentences(ledger)[:MAX_SHOWN_SENTENCES],
+        "",
         f"results  {outcome.folder}",
         f"report   {outcome.folder / 'report.html'}",
+        *_use_of_model(outcome, ledger),
     ]
+
+
+def _use_of_model(outcome: RunOutcome, ledger: Ledger) -> list[str]:
+    """Return how to use a model of the first answer, if its constraints hold often enough."""
+    kept = [answer.best.group for answer in answers(ledger) if answer.best.is_kept]
+    for folder, trial in trials_with_files(ledger).items() if kept else ():
+        if (trial.label, trial.point) == (kept[0].label, kept[0].point):
+            return [f"a model  ratecli predict {outcome.folder / 'models' / folder} TABLE"]
+    return []
 
 
 def summarize_experiments(ends: Sequence[ExperimentEnd]) -> list[str]:

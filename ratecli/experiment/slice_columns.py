@@ -12,7 +12,7 @@ import numpy as np
 from ratecli.datasets.columns import LazyMapping
 from ratecli.rates.expression import Slice
 from ratecli.rates.resolve import Conditions
-from ratecli.rates.sample import Sample
+from ratecli.rates.sample import Mask, Sample
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,11 @@ class SliceColumns:
 
     def count(self, conditions: Conditions) -> int:
         """Return the number of rows for which the conditions hold."""
-        return int(self._sample.rows(Slice((), conditions)).sum())
+        return int(self.rows(conditions).sum())
+
+    def rows(self, conditions: Conditions) -> Mask:
+        """Return for which rows (n,) the conditions hold."""
+        return self._sample.rows(Slice((), conditions))
 
     @cached_property
     def _sample(self) -> Sample:

@@ -351,17 +351,9 @@ def _overview(
     return f"{text}."
 
 
-def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
-    best, total = answer.best, answer.best.group.ended
-    point = f"{format_point(answer.task)}: " if answer.task else ""
-    shown = ShownObjective.of(ledger)
-    amount = estimate_cell(shown.estimate(best.objective)).text
-    cost = shown.estimate(answer.cost).mean
-    if cost is not None and answer.baseline and answer.baseline is not best.group:
-        amount += f" ({format_signed(cost)} against {answer.baseline.label})"
-    if not ledger.constraints:
-        return f"{point}{best.name} has the {shown.best} on {rows}: {amount}."
-    satisfied, _ = count_satisfied([best.group], split)
+def _count_in_words(ledger: Ledger, best: Candidate, split: str) -> str:
+    """Return in how many seeds constraints are satisfied, and what differs from that."""
+    satisfied, total = count_satisfied([best.group], split)[0], best.group.ended
     count = f"satisfied in {satisfied} of {total} seeds"
     models = sum(each.numbers is not None for each in best.group.outcomes)
     if models < total:
@@ -371,12 +363,25 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
     passed, tested = certified_seeds(ledger, best.group)
     if tested:
         count += f"; a safety test passed in {passed} of {tested}"
-    rules = _all_constraints(ledger)
+    if best.is_measured != (satisfied >= DEFAULT_LEVEL * models):
+        count += f", which is estimated to be {best.share:.0%} on many test sets"
+    return count
+
+
+def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
+    best = answer.best
+    point = f"{format_point(answer.task)}: " if answer.task else ""
+    shown = ShownObjective.of(ledger)
+    amount = estimate_cell(shown.estimate(best.objective)).text
+    cost = shown.estimate(answer.cost).mean
+    if cost is not None and answer.baseline and answer.baseline is not best.group:
+        amount += f" ({format_signed(cost)} against {answer.baseline.label})"
+    if not ledger.constraints:
+        return f"{point}{best.name} has the {shown.best} on {rows}: {amount}."
+    count, rules = _count_in_words(ledger, best, split), _all_constraints(ledger)
     if not best.is_kept:
         reason = f" {answer.reason}." if answer.reason else ""
         start = f"{point}no" if point else "No"
-        if satisfied >= DEFAULT_LEVEL * total:
-            count += f", which is estimated to be {best.share:.0%} on many test sets"
         return (
             f"{start} setting satisfies {rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials. "
             f"The closest is {best.name}: {count}; {shown.name} {amount}.{reason}"

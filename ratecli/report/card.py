@@ -272,9 +272,10 @@ class _CardMaker:
 
     def _goals(self) -> Section:
         experiment, point = self.ledger.experiment, self.trial.point
-        goals = {"minimize": str(experiment.get("objective", "")), **self.ledger.constraints}
-        words = set(re.findall(r"\w+", " ".join(goals.values())))
-        facts = {name: f"`{rule}`" for name, rule in goals.items()}
+        rules, aim = self.ledger.constraints, str(experiment.get("objective", ""))
+        words = set(re.findall(r"\w+", " ".join([aim, *rules.values()])))
+        facts = {"minimize": f"`{aim}`"}
+        facts |= {f"constraint {name}": f"`{rule}`" for name, rule in rules.items()}
         level = (self.info.get(NEW_DATA_KEY) or {"levels": {}})["levels"].get(self.model.main)
         if self.ledger.constraints and level is not None:
             of = "" if self.model.variant == self.model.main else f", for {self.model.main} only"

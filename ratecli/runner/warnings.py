@@ -72,10 +72,16 @@ def constant_warnings(
 
     The main and the deterministic variant are checked. The constant is the better of "always
     positive" and "always negative", or the mean of numeric labels, among those that satisfy all
-    constraints on the test set, if any does; of all for an algorithm that ignores constraints.
+    constraints on the test set, if any does; of all for an algorithm that ignores constraints,
+    which is checked only if it minimizes the objective, the error.
     """
-    warnings = []
-    for label, trials in groupby(plan, key=lambda trial: trial.label):
+    warnings, errors = [], {"error", "mse"}
+    checked = (
+        trial
+        for trial in plan
+        if solver_class(trial.algorithm).role != "ignores" or trial.metrics["objective"] in errors
+    )
+    for label, trials in groupby(checked, key=lambda trial: trial.label):
         objectives, hinge = Pairs(list), False
         for trial in trials:
             linear = trial.options.get("model", LINEAR_MODEL) == LINEAR_MODEL

@@ -347,8 +347,7 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, nam
         return useful.solution
     needed = float(f"{rows / SHARES[most] ** 2:.2g}")
     return _no_solution(
-        f"{reason}: about {needed:.0f} are needed instead of {rows}; or loosen the limit, or set "
-        "`holds: train`"
+        f"{reason}: about {needed:.0f} are needed instead of {rows}, or a looser limit"
     )
 
 

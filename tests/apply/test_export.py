@@ -310,7 +310,7 @@ REFUSED = [
     ("filter", "json sklearn onnx", "a filter"),
     ("vote", "json sklearn", "a vote of 3 models. json is for linear models"),
     ("forest", "json sklearn", "trees"),
-    ("groups of sets", "json sklearn", "trees with thresholds of groups"),
+    ("groups of sets", "json sklearn", "trees with a threshold for each group"),
     ("bayes", "json", "a GaussianNB"),
     ("columns", "sklearn", "thresholds of groups of several columns or of ranges"),
     ("svm", "onnx", "a SVC, which skl2onnx does not convert exactly"),

@@ -96,7 +96,7 @@ def test_a_card_has_the_measured_numbers(cli, rows):
     assert answer.out.split() == ["majorize-seed=0-card.md", "majorize-seed=0-card.html"]
     text = Path("majorize-seed=0-card.md").read_text("utf-8")
     assert "- split: 160 training rows, 80 new rows" in text
-    assert "- parity: `positive_rate[women] >= 0.95 * positive_rate[men]`" in text
+    assert "- constraint parity: `positive_rate[women] >= 0.95 * positive_rate[men]`" in text
     assert "- missing values in training rows: job" in text
     assert "- predicts: y" in text
     assert "- group low: `x<0`" in text

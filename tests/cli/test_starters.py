@@ -161,7 +161,7 @@ def test_a_goal_without_quotes_is_no_file_name(folder, cli):
             ["--group", "age", "--goal", "equalized-odds 0.1"],
             (
                 "equalized_odds_difference(by=[sex, age]) <= limit",
-                [0.2, 0.15, 0.1, 0.05, 0.025],
+                [0.4, 0.2, 0.15, 0.1, 0.05],
                 "mixture",
             ),
         ),
@@ -169,13 +169,17 @@ def test_a_goal_without_quotes_is_no_file_name(folder, cli):
             ["--goal", "equal-opportunity <= 8%"],
             (
                 "equal_opportunity_difference(by=sex) <= limit",
-                [0.16, 0.12, 0.08, 0.04, 0.02],
+                [0.32, 0.16, 0.12, 0.08, 0.04],
                 "mixture",
             ),
         ),
         (
             ["--goal", "recall"],
-            ("min(recall, by=sex) >= limit", [0.6, 0.7, 0.8, 0.9, 0.95], "mixture"),
+            ("min(recall, by=sex) >= limit", [0.2, 0.6, 0.7, 0.8, 0.9], "mixture"),
+        ),
+        (
+            ["--goal", "fpr 8%"],
+            ("max_gap(fpr, by=sex) <= limit", [0.32, 0.16, 0.12, 0.08, 0.04], "mixture"),
         ),
         (
             ["--score", "score"],
@@ -388,6 +392,11 @@ OTHER = "x,when,year,delay,num,y,code\n" + "".join(
         (["--label", "y", "--group", "delay"], 'groups   "delay": cut at -1, -0.05, 0.93'),
         (["--target", "num", "--goal", "mse 1234567"], "groups, may be at most 1234567."),
         (["--target", "num", "--group", "y"], "features include the groups: add them to drop"),
+        (["--target", "num", "--goal", "mse 0.1"], "check    mse 0.1: the mse of the mean is 23.96"),
+        (
+            ["--label", "y", "--group", "year", "--goal", "equal-opportunity 5%"],
+            "positive rows, and the sampling error alone is about 0.1",
+        ),
     ],
 )
 def test_columns_of_other_kinds(folder, cli, options, said):

@@ -61,13 +61,17 @@ def _in_words(classifier: Classifier) -> str:
         case HashedRamp() | HashedMixture():
             return HASHED
         case GroupThreshold(scorer=scorer):
-            return f"{_in_words(scorer)} with thresholds of groups"
+            return f"{_in_words(scorer)} with a threshold for each group"
         case MajorityVote(members=members):
             return f"a vote of {len(members)} models"
         case ProbabilityThreshold(chances=chances) | CostSensitiveClassifier(chances=chances):
             if isinstance(chances, SklearnModel):
                 return f"a {type(chances.model).__name__}"
-            return "trees" if isinstance(chances, TreeEnsemble) else "a model of kinds of labels"
+            return (
+                "trees"
+                if isinstance(chances, TreeEnsemble)
+                else "a model of labels and groups together"
+            )
         case Logistic() | Threshold():
             return "a linear model"
         case LinearRegressor() | ModelRegressor():

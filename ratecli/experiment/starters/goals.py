@@ -30,6 +30,8 @@ class StarterGoal:
         Whether the limit is a lower bound.
     numbers
         Whether labels are numbers.
+    rate
+        The rate of each group that the constraint compares.
     """
 
     name: str
@@ -39,6 +41,7 @@ class StarterGoal:
     limit: float | None = 0.05
     at_least: bool = False
     numbers: bool = False
+    rate: str = "selection_rate"
 
     def __str__(self) -> str:
         return f"{self.name} {self.limit_text}"
@@ -67,9 +70,13 @@ class StarterGoal:
         return [limit for limit in kept if limit > 0 and (self.numbers or limit < 1)]
 
 
-SYNONYMS = {"disparate-impact": "demographic-parity"}
+SYNONYMS = {
+    "disparate-impact": "demographic-parity",
+    "fpr": "predictive-equality",
+    "tpr": "equal-opportunity",
+}
 """Other names of goals."""
-LIMIT_FACTORS = (2, 1.5, 1, 0.5, 0.25)
+LIMIT_FACTORS = (4, 2, 1.5, 1, 0.5)
 """How far the swept limits are from a perfect value, in multiples of the target's distance."""
 _GOALS = (
     StarterGoal(
@@ -83,16 +90,25 @@ _GOALS = (
         "equal-opportunity",
         "True positive rates of groups may differ by at most `limit`.",
         "equal_opportunity_difference(by={by})",
+        rate="tpr",
+    ),
+    StarterGoal(
+        "predictive-equality",
+        "False positive rates of groups may differ by at most `limit`.",
+        "max_gap(fpr, by={by})",
+        rate="fpr",
     ),
     StarterGoal(
         "equalized-odds",
         "True and false positive rates of groups may differ by at most `limit`.",
         "equalized_odds_difference(by={by})",
+        rate="tpr",
     ),
     StarterGoal(
         "predictive-parity",
         "Precisions of groups may differ by at most `limit`.",
         "predictive_parity_difference(by={by})",
+        rate="precision",
     ),
     StarterGoal(
         "recall",
@@ -101,6 +117,7 @@ _GOALS = (
         "recall",
         limit=0.8,
         at_least=True,
+        rate="recall",
     ),
     StarterGoal(
         "precision",
@@ -109,6 +126,7 @@ _GOALS = (
         "precision",
         limit=0.8,
         at_least=True,
+        rate="precision",
     ),
     StarterGoal(
         "selection-rate",
@@ -129,6 +147,7 @@ _GOALS = (
         "max_gap(mean_error, by={by})",
         limit=None,
         numbers=True,
+        rate="mean_error",
     ),
     StarterGoal(
         "mse",
@@ -137,6 +156,7 @@ _GOALS = (
         "mse",
         limit=None,
         numbers=True,
+        rate="mse",
     ),
 )
 GOALS = {goal.name: goal for goal in _GOALS}
@@ -165,7 +185,8 @@ def find_goals(request: StarterOptions, spread: float) -> list[StarterGoal]:
                 hint = "name a column: --group COLUMN"
             if name == "churn":
                 hint = "name the column with the decisions of the model in use: --deployed COLUMN"
-            raise FaultError(Diagnostic("E104", f"'{name}' is not a goal here", hint))
+            message = f"'{name}' is not a goal here: choose one, and edit the rule in the file"
+            raise FaultError(Diagnostic("E104", message, hint))
         if name in found:
             message = f"the goal '{name}' is given twice"
             raise FaultError(Diagnostic("E104", message, "give each goal once"))

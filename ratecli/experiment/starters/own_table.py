@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 import pandas as pd
 import yaml
 from pandas.api.types import is_numeric_dtype
+from scipy.special import ndtri
 from sklearn.metrics import roc_auc_score
 
 from ratecli.config.document import Document
@@ -42,13 +44,18 @@ from ratecli.experiment.starters.goals import StarterGoal, find_goals
 from ratecli.experiment.starters.options import Starter, StarterOptions
 from ratecli.rates.expression import Slice
 from ratecli.rates.resolve import MIN_ROWS, Conditions, cut_groups
-from ratecli.rates.sample import Floats
+from ratecli.rates.sample import Floats, Mask
 from ratecli.rates.syntax import Condition, parse_number, quote
 from ratecli.rates.table import MEASURES
+from ratecli.solvers.margin import DEFAULT_LEVEL, EXTRA_NOISE
 
 MAX_GROUPS = 8
 MAX_FEATURES_SHOWN = 12
-MAX_COLUMNS = 6
+MIN_MSE_SHARE = 0.01
+"""Smallest share of the mse of the mean that a bound on an mse may be without a note."""
+TRAIN_SHARE = 2 / 3
+"""Share of the rows that the starter file trains on."""
+MAX_COLUMNS = 8
 """Number of metrics that the table of the results shows; `summary.csv` has all of them."""
 MAX_CATEGORIES = 50
 """Maximum number of values of a text column to be used as a feature, one indicator each."""
@@ -123,6 +130,7 @@ def own_table_starter(request: StarterOptions) -> Starter:
         notes.append(f"missing  {_format_counts(unknown)}: a category of its own")
     if request.goal or request.target:
         notes += [f"goal     {goal}: {goal.requirement()}" for goal in goals]
+    notes += [f"check    {line}" for line in _strict_goals(goals, groups, label)]
     notes.append(f"chosen   {algorithm}: {'the choice ' * why.startswith('if ')}{why}")
     return Starter(text, tuple(notes), _check_starter(text, request.path))
 
@@ -150,7 +158,7 @@ def _algorithm(request: StarterOptions, goals: Sequence[StarterGoal]) -> tuple[s
     elif not request.score and (compares or any(goal.name == "churn" for goal in goals)):
         name = "mixture"
     else:
-        return "post_shift", "one threshold on the score of a model"
+        return "post_shift", "thresholds on the score of a model"
     return name, use_of(name)
 
 
@@ -222,16 +230,21 @@ class Groups:
     ----------
     bins
         Where columns of many numbers are cut.
-    conditions, rows
-        The conditions and the number of rows of each group, by a name for rules.
+    conditions, members
+        The conditions of each group and its rows (n,), by a name for rules.
     left_out
         Whether groups with fewer than `MIN_ROWS` rows are left out.
     """
 
     bins: Mapping[str, Sequence[float]]
     conditions: Mapping[str, str]
-    rows: Mapping[str, int]
+    members: Mapping[str, Mask]
     left_out: bool
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """Number of rows of each group."""
+        return {name: int(members.sum()) for name, members in self.members.items()}
 
 
 def _find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
@@ -249,18 +262,18 @@ def _find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
             values = _group_values(frame[name], name)
             groups = [(Condition(name, "=", (_value(each),)),) for each in values]
             parts.append(dict(zip(_group_names(name, values), groups, strict=True)))
-    count = SliceColumns({name: as_array(frame[name]) for name in request.group}).count
-    conditions, rows = dict[str, str](), dict[str, int]()
+    columns = SliceColumns({name: as_array(frame[name]) for name in request.group})
+    conditions, members = dict[str, str](), dict[str, Mask]()
     for choice in itertools.product(*(part.items() for part in parts)) if parts else ():
         name = "__".join(each for each, _ in choice)
         group = tuple(itertools.chain(*(each for _, each in choice)))
-        number = count(group)
-        conditions[name], rows[name] = str(Slice((), group)), number
-    if len(parts) > 1 or sum(number >= MIN_ROWS for number in rows.values()) > 1:
-        rows = {name: number for name, number in rows.items() if number >= MIN_ROWS}
-    kept = {name: conditions[name] for name in rows}
-    left_out = len(rows) < len(conditions)
-    return Groups({name: found for name, found in cuts.items() if found}, kept, rows, left_out)
+        conditions[name], members[name] = str(Slice((), group)), columns.rows(group)
+    enough = {name: found for name, found in members.items() if found.sum() >= MIN_ROWS}
+    if len(parts) > 1 or len(enough) > 1:
+        members = enough
+    kept = {name: conditions[name] for name in members}
+    left_out = len(members) < len(conditions)
+    return Groups({name: found for name, found in cuts.items() if found}, kept, members, left_out)
 
 
 def _value(value: Any) -> str | float:
@@ -321,6 +334,32 @@ def _leaks(features: pd.DataFrame, label: Floats) -> Iterator[str]:
             )
 
 
+def _strict_goals(goals: Sequence[StarterGoal], groups: Groups, label: Floats) -> Iterator[str]:
+    """Say which limits models can hardly satisfy on new rows.
+
+    A difference of two rates is known to within the normal quantile of `holds` times its standard
+    error, for the two groups with the fewest training rows, at rates of one half.
+    """
+    counted = {"selection_rate": label == label, "tpr": label == 1, "fpr": label == 0}  # noqa: PLR0124
+    for goal in goals:
+        assert goal.limit is not None
+        if goal.rate == "mse" and goal.limit < MIN_MSE_SHARE * (mse := np.nanvar(label)):
+            yield f"{goal}: the mse of the mean is {mse:.4g}, so this may be out of reach"
+        if goal.rate not in counted or not goal.by_groups or len(groups.members) < 2:
+            continue
+        rows = {name: (own & counted[goal.rate]).sum() for name, own in groups.members.items()}
+        (name, fewest), (_, more), *_ = sorted(rows.items(), key=lambda item: item[1])
+        error = ndtri(DEFAULT_LEVEL) * EXTRA_NOISE / 2
+        error *= math.sqrt(1 / max(TRAIN_SHARE * fewest, 1) + 1 / max(TRAIN_SHARE * more, 1))
+        allowed = (1 - goal.limit) * np.nanmean(label) if goal.at_least else goal.limit
+        if error > allowed:
+            kind = {"tpr": "positive ", "fpr": "negative "}.get(goal.rate, "")
+            yield (
+                f"{goal}: {name} has {fewest} {kind}rows, and the sampling error alone is about "
+                f"{error:.2g}: expect models at looser limits only"
+            )
+
+
 def _category_means(column: pd.Series, label: Floats) -> Floats:
     """Return the mean label (n,) of the rows with the same text."""
     means = pd.Series(label).groupby(column.to_numpy(), dropna=False).transform("mean")
@@ -375,9 +414,7 @@ def _write_starter(
     columns = [quote(each) for each in request.group]
     joint = len(columns) > 1 or groups.left_out
     by = f"[{', '.join(columns)}]" if joint else "".join(columns)
-    prefix, rate, error = "yes", "positive_rate", "error"
-    if request.target:
-        prefix, rate, error = "error", "mean_error", "mse"
+    rate, error = goals[0].rate, "mse" if request.target else "error"
     rules, metrics = dict[str, str](), {error: error}
     for goal in goals:
         measure = ((columns and goal.by_groups) or goal.whole).format(by=by)
@@ -386,7 +423,7 @@ def _write_starter(
         rules[rule] = goal.rule(measure, goal.limit_text if rules else "limit")
         metrics |= {shown: measure} if measure != error else {}
     metrics |= {"churn": "churn"} if request.deployed else {}
-    metrics |= {f"{prefix}_{group}": f"{rate}[{group}]" for group in groups.conditions}
+    metrics |= {f"{rate}_{group}": f"{rate}[{group}]" for group in groups.conditions}
     options: dict[str, Any] = {}
     if request.score:
         options = {name: {"model": {"score": request.score}} for name in algorithms}

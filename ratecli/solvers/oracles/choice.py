@@ -509,7 +509,8 @@ def check_tuned(value: Any, values: Mapping[str, Sequence[Any]]) -> None:
     """
     choice = _NamedOptions.parse(value)
     if choice.name in {*LINEAR_MODELS, SCORE_MODEL}:
-        message, hint = f"the model '{choice.name}' has no parameters to tune", "leave it out"
+        message = f"the model '{choice.name}' has no parameters to tune"
+        hint = f"name another one: model: {LOGISTIC}, tune: {{C: [0.1, 1, 10]}}"
         raise InvalidValueError(Diagnostic("E104", message, hint, loc=("tune",), key=True))
     for name, own in values.items():
         if name in choice.options:
