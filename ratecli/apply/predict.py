@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,17 @@ from ratecli.sampling.encoding import Encoding
 
 
 def encoder_json(
-    trial: PlannedTrial, encoding: str, names: Mapping[str, str], models: Mapping[str, bytes]
+    trial: PlannedTrial,
+    encoding: str,
+    names: Mapping[str, str],
+    models: Mapping[str, bytes],
+    violations: Mapping[str, Mapping[str, float]] = {},
 ) -> dict[str, bytes]:
     """Return the encoder file's content by file name.
 
-    `names` are the file names of the variants and `models` their contents. The result is empty if
-    the trial was run by an old version of ratecli, which did not store encodings.
+    `names` are the file names of the variants, `models` their contents, and `violations` by how
+    much each violates constraints on the test set. The result is empty if the trial was run by an
+    old version of ratecli, which did not store encodings.
     """
     if not encoding:
         return {}
@@ -44,7 +49,12 @@ def encoder_json(
         "point": dict(trial.point),
         "seed": trial.seed,
         "models": [
-            {"variant": variant, "file": names[variant], "sha256": hashlib.sha256(data).hexdigest()}
+            {
+                "variant": variant,
+                "file": names[variant],
+                "sha256": hashlib.sha256(data).hexdigest(),
+                "violations": violations.get(variant, {}),
+            }
             for variant, data in models.items()
         ],
         **json.loads(encoding),
@@ -71,6 +81,8 @@ class StoredModel:
         The main variant of its trial, which the trial's status describes.
     sha256
         The checksum of its file.
+    violations
+        By how much it violates constraints on the test set of its trial.
     """
 
     name: str
@@ -79,6 +91,7 @@ class StoredModel:
     variant: str = ""
     main: str = ""
     sha256: str = ""
+    violations: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
@@ -92,8 +105,11 @@ class StoredModel:
     @property
     def which(self) -> str:
         """Return the variant in words."""
-        other = f" (constraints were enforced for {self.main})" * (self.main != self.variant)
-        return f"variant {self.variant}{other}"
+        if self.main == self.variant:
+            return f"variant {self.variant}"
+        missed = " and ".join(f"'{name}' by {by:.3g}" for name, by in self.violations.items())
+        missed = f", which violates {missed} on the test set" if missed else ""
+        return f"variant {self.variant}{missed} (constraints were enforced for {self.main})"
 
 
 DETERMINISTIC_VARIANTS = ("deterministic", "voted", "hashed")
@@ -156,7 +172,8 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         raise FaultError(Diagnostic("E404", message, hint))
     named = next((entry for entry in same if entry["file"] == path.name), same[0])
     main = record["models"][0]["variant"]
-    return StoredModel(str(path), classifier, encoding, named["variant"], main, sha256)
+    violations = named.get("violations", {})
+    return StoredModel(str(path), classifier, encoding, named["variant"], main, sha256, violations)
 
 
 def _read_record(folder: Path) -> Mapping[str, Any]:

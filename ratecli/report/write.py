@@ -24,7 +24,7 @@ from ratecli.files import (
     unique_file_name,
     write_failed_error,
 )
-from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.store import REPORT_LOCK_FILE, LedgerStore, lock_report
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.answer import answer_sentences, incomplete_notes
@@ -205,7 +205,16 @@ def _trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dic
     names = {variant: stem + MODEL_SUFFIX for variant, stem in stems.items()}
     files = {names[variant]: data for variant, data in models.items()}
     if models:
-        files |= encoder_json(trial, store.encoding(trial.key), names, models)
+        violations = {
+            variant: {
+                metric.removeprefix(VIOLATION_PREFIX): value
+                for (split, metric), value in numbers.items()
+                if split == "test" and metric.startswith(VIOLATION_PREFIX)
+                if value > CONSTRAINT_TOLERANCE
+            }
+            for variant, numbers in ledger.numbers(trial).items()
+        }
+        files |= encoder_json(trial, store.encoding(trial.key), names, models, violations)
     return files | _certificate_file(ledger, trial, names)
 
 

@@ -392,7 +392,10 @@ OTHER = "x,when,year,delay,num,y,code\n" + "".join(
         (["--label", "y", "--group", "delay"], 'groups   "delay": cut at -1, -0.05, 0.93'),
         (["--target", "num", "--goal", "mse 1234567"], "groups, may be at most 1234567."),
         (["--target", "num", "--group", "y"], "features include the groups: add them to drop"),
-        (["--target", "num", "--goal", "mse 0.1"], "check    mse 0.1: the mse of the mean is 23.96"),
+        (
+            ["--target", "num", "--goal", "mse 0.1"],
+            "check    mse 0.1: the mse of the mean is 23.96",
+        ),
         (
             ["--label", "y", "--group", "year", "--goal", "equal-opportunity 5%"],
             "positive rows, and the sampling error alone is about 0.1",

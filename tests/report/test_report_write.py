@@ -259,7 +259,12 @@ def test_the_encoder_is_beside_the_models(tmp_path):
     about = {"key": "k", "algorithm": "a", "point": {"kappa": 0.5}, "seed": 3}
     assert content == json.loads(ENCODING) | about | {
         "models": [
-            {"variant": variant, "file": file, "sha256": hashlib.sha256(data).hexdigest()}
+            {
+                "variant": variant,
+                "file": file,
+                "sha256": hashlib.sha256(data).hexdigest(),
+                "violations": {},
+            }
             for (variant, data), file in files
         ]
     }
