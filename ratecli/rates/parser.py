@@ -270,7 +270,8 @@ class _Parser:
             node = self.deeper(lambda: self.arguments(node))
         if self.take("["):
             items = self.listed(self.slice_item)
-            self.expect("]", "the slice", _SPACES)
+            hint = "write ] before it" if self.operator() in {"<=", ">="} else _SPACES
+            self.expect("]", "the slice", hint)
         if self.take("@"):
             found = self.match(_WORD)
             if not found:
@@ -365,6 +366,8 @@ class _Parser:
             if isinstance(value, str):
                 message = f"'{op}' compares with a number, not with '{value}'"
                 hint = f"write a number: {column.text} {op} 30; text is compared with = or !="
+                if re.match(r"\d{4}-", value):
+                    hint = "dates are text: add a column of numbers, such as days, to the table"
                 refuse("E301", message, Span(start, self.at), hint)
             values = (value,)
         span = Span(column.span.start, self.at)

@@ -56,6 +56,8 @@ MAX_COMBINATIONS = 1000
 """Largest number of combinations in `by=[...]` that are counted."""
 MIN_ROWS = 30
 """Smallest number of rows of a combination of values in `by=[...]`, unless `min_rows` is set."""
+GAP_WORDS = dict.fromkeys(("difference", "diff", "gap"), "max_gap") | {"ratio": "min_ratio"}
+"""Templates by the endings of names such as `tpr_gap`."""
 MAX_NODES = 50_000
 """Largest tree that nested templates may expand to; larger ones are refused."""
 
@@ -395,7 +397,7 @@ class _Resolver:
             refuse("E203", f"'{name}' is a slice, not a number", span, help_)
         known = {*BUILTIN_NAMES, *plugin_metric_names(), *self.scope.parameters, *self.scope.unset}
         metric, _, ending = name.rpartition("_")
-        template = {"difference": "max_gap", "gap": "max_gap", "ratio": "min_ratio"}.get(ending)
+        template = GAP_WORDS.get(ending)
         if template and metric in {*METRICS, *SYNONYMS}:
             help_ = f"write {template}({metric}, by=COLUMN)"
         else:

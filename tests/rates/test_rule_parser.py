@@ -173,6 +173,8 @@ def test_syntax_errors_point_at_the_token(mark, message):
         ("max_gap(tpr, by=sex, «race») <= 1", parse_constraint, "E301", "by=[sex, race]"),
         ("tpr[Länge «(»Tage) > 10] <= 1", parse_constraint, "E301", "in quotes"),
         ("max_gap(tpr, by=prior «visits») <= 1", parse_constraint, "E301", "in quotes"),
+        ('tpr[day > «"2024-06-01"»] <= 1', parse_constraint, "E301", "dates are text"),
+        ("tpr[age > 60 «<=» 1", parse_constraint, "E301", "write ] before it"),
         ("tpr[women «&» old] <= 1", parse_constraint, "E301", "write `and`"),
         ("tpr[women «||» old] <= 1", parse_constraint, "E301", "write `or`"),
         # mixed chains
