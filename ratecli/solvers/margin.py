@@ -125,9 +125,8 @@ def solve_with_margin(
     first model gains over the best constant decision.
 
     With an `aim` and `path`, this model is one of several candidates for the safety test (see
-    `_with_path`).
-    A solver with `needs_safety_test` finds its own margin; only candidates are added. Solvers that
-    do not enforce constraints run unchanged.
+    `_with_path`). A solver with `needs_safety_test` finds its own margin; only candidates are
+    added. Solvers that do not enforce constraints run unchanged.
 
     Raises
     ------
@@ -147,12 +146,20 @@ def solve_with_margin(
     judge = _make_judge(guard, problem, len(first.variants))
     constant = _best_constant(problem, rows, judge)
     search = _Search(solver, problem, rows, rng, progress, constant, guard.level is not None)
+    chosen = _choose_margin(search, guard, first, judge)
+    if guard.aim is None or not path:
+        return chosen.solution
+    return _with_path(search.solve, chosen.solution, chosen.by, 0.0)
+
+
+def _choose_margin(search: _Search, guard: MarginSpec, first: Solution, judge: Judge) -> _Attempt:
+    """Return the attempt that is chosen; its solution has no variants if none is useful."""
     if isinstance(judge, _NormalJudge) and guard.holds == "new_rows":
         plain = search.attempt(first, judge)
-        if problem.stream is None:
+        if search.problem.stream is None:
             judge = replace(judge, bias=_bias(search, plain.upper))
-        if plain.objective < constant:
-            gain = constant - plain.objective
+        if plain.objective < search.limit:
+            gain = search.limit - plain.objective  # over the best constant
             search = replace(search, limit=plain.objective + MAX_COST * gain)
     tried = search.run(first, judge)
     useful = [each for each in tried if search.is_useful(each)]
@@ -160,7 +167,7 @@ def solve_with_margin(
     if isinstance(judge, _NormalJudge) and judge.level is not None and (best.missed or not useful):
         # a compromise is closest to satisfying the constraint that prevents a solution
         blocked = [each for each in tried if each.missed and not search.is_useful(each)]
-        return _refuse(search, tried, judge, (blocked or [best])[-1].name)
+        return best._replace(solution=_refuse(search, tried, judge, (blocked or [best])[-1].name))
     found = best.solution
     if best.missed or found.status not in USABLE_STATUSES:
         judged = "in the predicted safety test" if guard.aim else f"on {guard.holds} rows"
@@ -168,8 +175,7 @@ def solve_with_margin(
         if not best.missed:  # only constraints tightened more than necessary could not be satisfied
             reason = "the constraints hold, but not at the smallest objective"
         found = replace(found, status="iteration_limit", reason=reason)
-    more = guard.aim is not None and path
-    return _with_path(search.solve, found, best.by, 0.0) if more else found
+    return best._replace(solution=found)
 
 
 def _margin_of_test(guard: MarginSpec, problem: Problem, solution: Solution) -> Array:
