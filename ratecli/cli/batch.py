@@ -197,10 +197,10 @@ def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger
 
 
 def _use_of_model(outcome: RunOutcome, ledger: Ledger) -> list[str]:
-    """Return how to use a model of the first answer, if its constraints hold often enough."""
+    """Return how to use a model of the last answer whose constraints hold often enough."""
     kept = [answer.best.group for answer in answers(ledger) if answer.best.is_kept]
     for folder, trial in trials_with_files(ledger).items() if kept else ():
-        if (trial.label, trial.point) == (kept[0].label, kept[0].point):
+        if (trial.label, trial.point) == (kept[-1].label, kept[-1].point):
             return [f"a model  ratecli predict {outcome.folder / 'models' / folder} TABLE"]
     return []
 

@@ -348,13 +348,16 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, nam
                 f"with these features, '{name}' cannot hold on new rows: even on training rows "
                 f"alone, the model that satisfies it is no better than a constant {kind}"
             )
-        return _no_solution(f"{reason}: even {rows / SHARES[-1] ** 2:.0f} would not be enough")
+        most_rows = _two_digits(rows / SHARES[-1] ** 2)
+        return _no_solution(f"{reason}: even {most_rows} would not be enough")
     if not search.attempt(useful.solution, judge).missed:
         return useful.solution
-    needed = float(f"{rows / SHARES[most] ** 2:.2g}")
-    return _no_solution(
-        f"{reason}: about {needed:.0f} are needed instead of {rows}, or a looser limit"
-    )
+    needed = _two_digits(rows / SHARES[most] ** 2)
+    return _no_solution(f"{reason}: about {needed} are needed instead of {rows}, or a looser limit")
+
+
+def _two_digits(value: float) -> str:
+    return f"{float(f'{value:.2g}'):.0f}"
 
 
 def _no_solution(reason: str) -> Solution:

@@ -360,9 +360,13 @@ def ignore_huge_intervals(
     The axes still show the means, the other intervals and the `limits` on x and y.
     """
     points = [point for line in lines for point in line.points if point.y.finite]
-    return cut_axis(axes, "x", [point.x for point in points], limits[0]) + cut_axis(
-        axes, "y", [point.y for point in points], limits[1]
-    )
+    huge = cut_axis(axes, "x", [point.x for point in points], limits[0])
+    huge += cut_axis(axes, "y", [point.y for point in points], limits[1])
+    if huge:  # an ellipse without its outline would only darken the panel
+        width, height = np.ptp(axes.get_xlim()), np.ptp(axes.get_ylim())
+        for area in axes.findobj(Ellipse):
+            area.set_visible(area.width <= width and area.height <= height)
+    return huge
 
 
 def cut_axis(
