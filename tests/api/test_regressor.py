@@ -127,7 +127,10 @@ def test_a_violated_constraint_is_a_warning(debts):
 def test_any_regressor_is_a_base_model_and_its_parameters_can_be_searched(debts):
     X, sex, y = debts
     tree = DecisionTreeRegressor(random_state=0)
-    model = RateConstrainedRegressor(constraints=GAP.format(8), estimator=tree, random_state=0)
+    options = {"scores": "in_sample"}
+    model = RateConstrainedRegressor(
+        constraints=GAP.format(8), estimator=tree, solver_options=options, random_state=0
+    )
     search = GridSearchCV(model, {"estimator__max_depth": [1, 4]}, cv=2)
     search.fit(X, y, sensitive_features=sex)
     assert search.best_params_ == {"estimator__max_depth": 4}
