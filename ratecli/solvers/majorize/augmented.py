@@ -31,6 +31,7 @@ from ratecli.solvers.majorize.newton import (
     HingePulls,
     MoreauEnvelope,
     ProximalOperator,
+    pull_rows,
 )
 
 MAX_ROUNDS = 60
@@ -240,8 +241,10 @@ class _FixedPriceRun:
         v, slopes, pull = here.near.v, here.near.slopes, here.pull
         rows = self.problem.ramp.rows
         if rows.intercept == "unregularized":
-            slopes = balance_slopes(slopes, *self.problem.bounds(v))
-            pull = rows.pull(slopes)
+            balanced = balance_slopes(slopes, *self.problem.bounds(v))
+            moved = np.flatnonzero(balanced != slopes)
+            pull = pull + pull_rows(rows, moved, (balanced - slopes)[moved])
+            slopes = balanced
         bound = self.problem.dual(v, slopes, pull)
         if bound > self.lower:
             self.lower, self.certificate = bound, v

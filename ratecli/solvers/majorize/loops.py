@@ -120,6 +120,39 @@ def add_changed_rows(
 
 
 @numba.njit(cache=True)
+def add_rows(starts: Any, columns: Any, values: Any, chosen: Any, slopes: Any, found: Any) -> None:
+    """Add the sum of the `chosen` rows (c,), times their `slopes` (c,), to `found` (d,)."""
+    for i in range(len(chosen)):
+        for k in range(starts[chosen[i]], starts[chosen[i] + 1]):
+            found[columns[k]] += values[k] * slopes[i]
+
+
+@numba.njit(cache=True)
+def copy_rows(
+    starts: Any,
+    columns: Any,
+    values: Any,
+    chosen: Any,
+    places: Any,
+    columns_to: Any,
+    values_to: Any,
+) -> None:
+    """Copy the entries of the `chosen` rows (c,) to `places` (c,) of other columns and values."""
+    for i in range(len(chosen)):
+        begin = starts[chosen[i]]
+        for k in range(begin, starts[chosen[i] + 1]):
+            columns_to[places[i] + k - begin] = columns[k]
+            values_to[places[i] + k - begin] = values[k]
+
+
+@numba.njit(cache=True)
+def add_squares(columns: Any, values: Any, found: Any) -> None:
+    """Add the square of each value to its column of `found` (d,)."""
+    for k in range(len(values)):
+        found[columns[k]] += values[k] * values[k]
+
+
+@numba.njit(cache=True)
 def add_squares_of_rows(
     starts: Any, columns: Any, values: Any, chosen: Any, biased: bool, found: Any
 ) -> None:

@@ -17,12 +17,12 @@ maximizes a concave, piecewise quadratic function and is found by Newton's metho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ratecli.models.base import Array
@@ -30,7 +30,10 @@ from ratecli.solvers.design_matrix import MAX_DENSE_ENTRIES, DesignMatrix, row_b
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.loops import (
     add_changed_rows,
+    add_rows,
+    add_squares,
     add_squares_of_rows,
+    copy_rows,
     move_to_hinges,
 )
 from ratecli.solvers.numerics import minimize_quadratic
@@ -163,8 +166,8 @@ CHEAP_PRODUCTS = 1e8
 """Number of multiplications whose cost is negligible."""
 UNPENALIZED_CURVATURE = 1e-6
 """Curvature of unpenalized weights, in mean penalties, because there may be no row at a corner."""
-CG_TOLERANCE = 0.01
-"""Relative residual of conjugate gradients; smaller ones cost more than they save."""
+CG_TOLERANCE = 0.1
+"""Relative residual of conjugate gradients; a smaller one costs more than it saves."""
 MAX_CG_ITERATIONS = 500
 
 
@@ -183,7 +186,8 @@ def solve_newton_system(
     in_weights = min(sparsely, count * width**2) + width**3 / 3
     in_rows = count**2 * (width + count / 3)
     if min(in_weights, in_rows) > CG_COST * (stored + extra.size) + CHEAP_PRODUCTS:
-        return _solve_by_conjugate_gradients(rows.some(chosen), extra, sigma, diagonal, right)
+        part = _copy_in_single_precision(rows, chosen)  # the step need not be exact
+        return _solve_by_conjugate_gradients(part, extra, sigma, diagonal, right)
     if in_rows < in_weights:
         return _solve_in_rows(np.vstack([rows.dense(chosen), extra]), sigma, diagonal, right)
     matrix = sigma * (_sum_of_squares(rows, chosen, sparsely < count * width**2) + extra.T @ extra)
@@ -214,12 +218,11 @@ def _solve_by_conjugate_gradients(
     rows: DesignMatrix, extra: Array, sigma: float, diagonal: Array, right: Array
 ) -> Array:
     """Solve by conjugate gradients with a diagonal preconditioner, without forming a matrix."""
-    scale = diagonal + sigma * (rows.squares(np.ones(len(rows))) + (extra**2).sum(axis=0))
+    scale = diagonal + sigma * (_squares(rows) + (extra**2).sum(axis=0))
 
     def product(p: Array) -> Array:
-        return np.asarray(
-            diagonal * p + sigma * (rows.pull(rows.scores(p)) + extra.T @ (extra @ p))
-        )
+        pulled = rows.pull(rows.scores(p.astype(rows.X.dtype)))
+        return np.asarray(diagonal * p + sigma * (pulled + extra.T @ (extra @ p)))
 
     shape = (len(right), len(right))
     matrix, inverse = (LinearOperator(shape, matvec=f) for f in (product, lambda p: p / scale))
@@ -256,7 +259,7 @@ class HingePulls:
             change = tilts[:, near.state[changed]] - tilts[:, self._state[changed]]
             self._found[:, : rows.X.shape[1]] += _times_rows(change, rows.X, changed)
             fixed = np.flatnonzero(near.state & 3 == 0)
-            corner[: rows.X.shape[1]] = _times_rows(near.slopes[None, fixed], rows.X, fixed)[0]
+            corner = pull_rows(rows, fixed, near.slopes[fixed])
             self._changed += len(changed)
         else:
             states = self._state, near.state
@@ -272,11 +275,46 @@ class HingePulls:
         return pull, self._found[1:]
 
 
+def pull_rows(rows: DesignMatrix, chosen: NDArray[np.intp], slopes: Array) -> Array:
+    """Return (width,) the sum of the chosen rows (c,) times their slopes (c,)."""
+    found = np.zeros(rows.width)
+    if isinstance(rows.X, np.ndarray):
+        found[: rows.X.shape[1]] = _times_rows(slopes[None], rows.X, chosen)[0]
+    else:
+        add_rows(*rows.compressed, chosen, slopes, found)
+    if rows.biased:
+        found[-1] = slopes.sum()
+    return found
+
+
 def _times_rows(factors: Array, X: Array, chosen: NDArray[np.intp]) -> Array:
     """Return factors (k, c) times the c chosen rows of X (n, d)."""
     found = np.zeros((len(factors), X.shape[1]))
     for block in row_blocks(X, len(chosen)):
         found += factors[:, block] @ X[chosen[block]]
+    return found
+
+
+def _copy_in_single_precision(rows: DesignMatrix, chosen: NDArray[np.intp]) -> DesignMatrix:
+    if isinstance(rows.X, np.ndarray):
+        return replace(rows, X=rows.X[chosen].astype(np.float32))
+    starts, columns, values = rows.compressed
+    ends = np.append(0, np.cumsum(np.diff(starts)[chosen], dtype=starts.dtype))
+    kept, entries = np.empty(ends[-1], columns.dtype), np.empty(ends[-1], np.float32)
+    copy_rows(starts, columns, values, chosen, ends, kept, entries)
+    shape = (len(chosen), rows.X.shape[1])
+    return replace(rows, X=sparse.csr_array((entries, kept, ends), shape=shape))
+
+
+def _squares(rows: DesignMatrix) -> Array:
+    """Return (width,) the sum of squares of each feature."""
+    found = np.zeros(rows.width)
+    if isinstance(rows.X, np.ndarray):
+        found[: rows.X.shape[1]] = np.einsum("ij,ij->j", rows.X, rows.X)
+    else:
+        add_squares(rows.X.indices, rows.X.data, found)
+    if rows.biased:
+        found[-1] = len(rows)
     return found
 
 
