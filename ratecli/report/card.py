@@ -311,8 +311,11 @@ class _CardMaker:
         own = self.trial.label, self.model.variant, repr(self.trial.point)
         groups = seed_groups(self.ledger)
         group = next(each for each in groups if (each.label, each.variant, repr(each.point)) == own)
-        rows = []
-        for name in self.trial.metrics:
+        rows, metrics = [], dict(self.trial.metrics)
+        objective = metrics.pop("objective", None)
+        if objective is not None and objective not in metrics.values():
+            metrics = {"objective": objective, **metrics}
+        for name in metrics:
             if not name.startswith(VIOLATION_PREFIX):
                 row: list[tuple[str, Any]] = [("metric", name)]
                 for split in ("train", "test"):

@@ -104,6 +104,7 @@ def test_a_card_has_the_measured_numbers(cli, rows):
     assert "- group low: `x<0`" in text
     known = measured("first", "majorize", "deterministic")
     metrics = {row["metric"]: row for row in card_table(text, "Results")}
+    assert "objective" not in metrics  # it is the error
     assert float(metrics["error"]["new rows"]) == pytest.approx(known["error", "test"], abs=5e-5)
     found = read(cli("predict", MAJORIZE, "people.csv").out)[rows.part == "test"]
     groups = {row["group"]: row for row in card_table(text, "Groups on new rows")}
