@@ -15,7 +15,7 @@ from scipy.optimize import linprog, minimize
 
 from ratecli.models.linear import ramp as ramp_of
 from ratecli.solvers.design_matrix import DesignMatrix, merge_equal_rows
-from ratecli.solvers.majorize import augmented, newton
+from ratecli.solvers.majorize import augmented, newton, newton_system
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian, balance_slopes
 from ratecli.solvers.majorize.convex import (
     COMPROMISE_GAP,
@@ -46,8 +46,8 @@ def test_method_of_multipliers_solves_to_1e_6(kind):
 @pytest.mark.parametrize("products", [1e12, 0.0], ids=["matrix", "conjugate gradients"])
 @pytest.mark.parametrize("kind", ["dense", "sparse", "wide"])
 def test_all_newton_systems_lead_to_the_optimum(kind, products, monkeypatch):
-    monkeypatch.setattr(newton, "CG_COST", products)
-    monkeypatch.setattr(newton, "CHEAP_PRODUCTS", -1.0)
+    monkeypatch.setattr(newton_system, "CG_COST", products)
+    monkeypatch.setattr(newton_system, "CHEAP_PRODUCTS", -1.0)
     for convex in instances(range(1), range(3), kind, "unregularized"):
         check_solution(convex, solved(AugmentedLagrangian(goal(convex, 5e-7)), convex), 5e-7)
 
