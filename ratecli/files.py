@@ -53,7 +53,7 @@ def _remove(path: Path) -> None:
 
 
 YAML_SUFFIXES = (".yaml", ".yml")
-"""Endings of the names of experiment files."""
+"""Suffixes of experiment files."""
 
 LEDGER_FILE = "trials.sqlite"
 """In a results folder: the plan of the run and all finished trials (`ledger.store`)."""

@@ -201,7 +201,7 @@ def _use_of_model(outcome: RunOutcome, ledger: Ledger) -> list[str]:
     kept = [answer.best.group for answer in answers(ledger) if answer.best.is_kept]
     for folder, trial in trials_with_files(ledger).items() if kept else ():
         if (trial.label, trial.point) == (kept[-1].label, kept[-1].point):
-            return [f"a model  ratecli predict {outcome.folder / 'models' / folder} TABLE"]
+            return [f"predict  ratecli predict {outcome.folder / 'models' / folder} TABLE"]
     return []
 
 
@@ -244,7 +244,7 @@ def _expected(ledger: Ledger) -> str:
 
 
 def _reasons(what: str, trials: Sequence[tuple[str, TrialResult]]) -> list[str]:
-    """Return a line for trials that differ in their seeds only, with the reason of the first."""
+    """Return one line for all trials that differ only in the seed, with the reason of the first."""
     alike = dict[str, list[tuple[str, TrialResult]]]()
     for trial in trials:
         alike.setdefault(trial[0].rpartition(" seed=")[0], []).append(trial)

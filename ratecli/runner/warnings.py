@@ -75,12 +75,13 @@ def constant_warnings(
     constraints on the test set, if any does; of all for an algorithm that ignores constraints,
     which is checked only if it minimizes the objective, the error.
     """
-    warnings, errors = [], {"error", "mse"}
-    checked = (
-        trial
-        for trial in plan
-        if solver_class(trial.algorithm).role != "ignores" or trial.metrics["objective"] in errors
-    )
+    warnings = []
+
+    def is_checked(trial: PlannedTrial) -> bool:
+        ignores = solver_class(trial.algorithm).role == "ignores"
+        return not ignores or trial.metrics.get("objective") in {"error", "mse"}
+
+    checked = filter(is_checked, plan)
     for label, trials in groupby(checked, key=lambda trial: trial.label):
         objectives, hinge = Pairs(list), False
         for trial in trials:

@@ -76,7 +76,11 @@ class DesignMatrix:
 
     def squares(self, weights: Array) -> Array:
         """Return (width,) the weighted sum of squares of each feature: `curvature`'s diagonal."""
-        return replace(self, X=self.X**2).pull(weights)
+        X = self.X
+        if isinstance(X, np.ndarray):
+            return replace(self, X=X**2).pull(weights)
+        squares = type(X)((X.data**2, X.indices, X.indptr), shape=X.shape)  # faster than X**2
+        return replace(self, X=squares).pull(weights)
 
     def some(self, chosen: NDArray[np.intp]) -> DesignMatrix:
         """Return the matrix of some rows."""

@@ -185,7 +185,7 @@ def find_goals(request: StarterOptions, spread: float) -> list[StarterGoal]:
                 hint = "name a column: --group COLUMN"
             if name == "churn":
                 hint = "name the column with the decisions of the model in use: --deployed COLUMN"
-            message = f"'{name}' is not a goal here: choose one, and edit the rule in the file"
+            message = f"'{name}' is not a goal here: choose another, and edit its rule in the file"
             raise FaultError(Diagnostic("E104", message, hint))
         if name in found:
             message = f"the goal '{name}' is given twice"

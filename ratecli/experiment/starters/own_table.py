@@ -52,7 +52,7 @@ from ratecli.solvers.margin import DEFAULT_LEVEL, EXTRA_NOISE
 MAX_GROUPS = 8
 MAX_FEATURES_SHOWN = 12
 MIN_MSE_SHARE = 0.01
-"""Smallest share of the mse of the mean that a bound on an mse may be without a note."""
+"""An mse below this share of the label's variance is reported as possibly out of reach."""
 TRAIN_SHARE = 2 / 3
 """Share of the rows that the starter file trains on."""
 MAX_COLUMNS = 8
@@ -340,7 +340,7 @@ def _strict_goals(goals: Sequence[StarterGoal], groups: Groups, label: Floats) -
     A difference of two rates is known to within the normal quantile of `holds` times its standard
     error, for the two groups with the fewest training rows, at rates of one half.
     """
-    counted = {"selection_rate": label == label, "tpr": label == 1, "fpr": label == 0}  # noqa: PLR0124
+    counted = {"selection_rate": label >= 0, "tpr": label == 1, "fpr": label == 0}
     for goal in goals:
         assert goal.limit is not None
         if goal.rate == "mse" and goal.limit < MIN_MSE_SHARE * (mse := np.nanvar(label)):

@@ -17,9 +17,9 @@ from ratecli.solvers.problem import Problem
 SURE_VIOLATION = 1e-5
 """Largest unavoidable violation that may be a rounding error."""
 PRIORITY = 1e4
-"""Factor of the constraints that must hold while another one is loosened."""
+"""Weight of all other constraints while one is loosened, so that they still hold."""
 MAX_OTHERS = 0.01
-"""Largest violation of these, as a share of that of the loosened one, that counts as none."""
+"""Violations of the others up to this share of that of the loosened one count as none."""
 
 
 def unmet_status(

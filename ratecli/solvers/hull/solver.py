@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt
 from ratecli.rates.analysis import PROGRAM_SHAPES
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.oracles.choice import (
+    DEFAULT_FOLDS,
     LINEAR_ORACLE,
     OracleOption,
     Scores,
@@ -22,9 +23,6 @@ if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np
 
     from ratecli.solvers.problem import Problem
-
-
-DEFAULT_FOLDS = 3
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from ratecli.solvers.majorize.newton import (
     HingePulls,
     MoreauEnvelope,
     ProximalOperator,
-    pull_rows,
+    times_rows,
 )
 
 MAX_ROUNDS = 60
@@ -243,7 +243,7 @@ class _FixedPriceRun:
         if rows.intercept == "unregularized":
             balanced = balance_slopes(slopes, *self.problem.bounds(v))
             moved = np.flatnonzero(balanced != slopes)
-            pull = pull + pull_rows(rows, moved, (balanced - slopes)[moved])
+            pull = pull + times_rows((balanced - slopes)[None, moved], rows, moved)[0]
             slopes = balanced
         bound = self.problem.dual(v, slopes, pull)
         if bound > self.lower:

@@ -84,72 +84,15 @@ def conjugate_of_hinges(slopes: Any, kind: Any, up: Any, down: Any) -> float:
 
 
 @numba.njit(cache=True)
-def add_changed_rows(
-    starts: Any,
-    columns: Any,
-    values: Any,
-    before: Any,
-    state: Any,
-    tilts: Any,
-    slopes: Any,
-    found: Any,
-    corner: Any,
-) -> int:
-    """Update `found` (k, d) = `tilts[:, state]` X, where tilts are (k, 4 K), for a new state.
-
-    Only rows whose state differs from `before` are read, and those at a corner (states of which
-    neither hinge changes), whose `slopes` times X are added to `corner` (d,). Returns the number of
-    changed rows.
-    """
-    changed = 0
-    for i in range(len(state)):
-        old, new = before[i], state[i]
-        begin, end = starts[i], starts[i + 1]
-        if old != new:
-            changed += 1
-            for j in range(len(tilts)):
-                tilt = tilts[j, new] - tilts[j, old]
-                if tilt != 0:
-                    for k in range(begin, end):
-                        found[j, columns[k]] += values[k] * tilt
-        if new & 3 == 0:
-            slope = slopes[i]
-            for k in range(begin, end):
-                corner[columns[k]] += values[k] * slope
-    return changed
-
-
-@numba.njit(cache=True)
-def add_rows(starts: Any, columns: Any, values: Any, chosen: Any, slopes: Any, found: Any) -> None:
-    """Add the sum of the `chosen` rows (c,), times their `slopes` (c,), to `found` (d,)."""
+def add_rows(starts: Any, columns: Any, values: Any, chosen: Any, factors: Any, found: Any) -> None:
+    """Add factors (k, c) times the c chosen rows to `found` (k, d). Zeros are skipped."""
     for i in range(len(chosen)):
-        for k in range(starts[chosen[i]], starts[chosen[i] + 1]):
-            found[columns[k]] += values[k] * slopes[i]
-
-
-@numba.njit(cache=True)
-def copy_rows(
-    starts: Any,
-    columns: Any,
-    values: Any,
-    chosen: Any,
-    places: Any,
-    columns_to: Any,
-    values_to: Any,
-) -> None:
-    """Copy the entries of the `chosen` rows (c,) to `places` (c,) of other columns and values."""
-    for i in range(len(chosen)):
-        begin = starts[chosen[i]]
-        for k in range(begin, starts[chosen[i] + 1]):
-            columns_to[places[i] + k - begin] = columns[k]
-            values_to[places[i] + k - begin] = values[k]
-
-
-@numba.njit(cache=True)
-def add_squares(columns: Any, values: Any, found: Any) -> None:
-    """Add the square of each value to its column of `found` (d,)."""
-    for k in range(len(values)):
-        found[columns[k]] += values[k] * values[k]
+        begin, end = starts[chosen[i]], starts[chosen[i] + 1]
+        for j in range(len(factors)):
+            factor = factors[j, i]
+            if factor != 0:
+                for k in range(begin, end):
+                    found[j, columns[k]] += values[k] * factor
 
 
 @numba.njit(cache=True)

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.solvers.design_matrix import DesignMatrix, row_blocks
+from ratecli.solvers.design_matrix import MAX_DENSE_ENTRIES, DesignMatrix, row_blocks
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.loops import add_changed_rows, add_rows, move_to_hinges
+from ratecli.solvers.majorize.loops import add_rows, move_to_hinges
 from ratecli.solvers.majorize.newton_system import solve_newton_system
 from ratecli.solvers.numerics import minimize_quadratic
 
@@ -170,47 +170,34 @@ class HingePulls:
 
     def at(self, near: ProxPoint) -> tuple[Array, Array]:
         """Return (width,) X' times the slopes of `near`, and (m, width) X' times its tilts."""
-        rows, tilts, corner = self._rows, self._problem.tilts, np.zeros(self._rows.width)
+        rows, tilts = self._rows, self._problem.tilts
         if self._changed > MAX_CHANGES * len(rows):  # rounding errors add up
             self._start()
-        if isinstance(rows.X, np.ndarray):
-            changed = np.flatnonzero(near.state != self._state)
-            change = tilts[:, near.state[changed]] - tilts[:, self._state[changed]]
-            self._found[:, : rows.X.shape[1]] += _times_rows(change, rows.X, changed)
-            fixed = np.flatnonzero(near.state & 3 == 0)
-            corner = pull_rows(rows, fixed, near.slopes[fixed])
-            self._changed += len(changed)
-        else:
-            states = self._state, near.state
-            self._changed += add_changed_rows(
-                *rows.compressed, *states, tilts, near.slopes, self._found, corner
-            )
-        self._state = near.state
+        changed = np.flatnonzero(near.state != self._state)
+        for part in np.array_split(changed, 1 + len(tilts) * len(changed) // MAX_DENSE_ENTRIES):
+            change = tilts[:, near.state[part]] - tilts[:, self._state[part]]
+            self._found += times_rows(change, rows, part)
+        corner = np.flatnonzero(near.state & 3 == 0)
+        self._state, self._changed = near.state, self._changed + len(changed)
         if rows.biased:
             self._found[:, -1] = tilts @ near.counts
-        pull = self._found[0] + near.v @ self._found[1:] + corner
+        pull = self._found[0] + near.v @ self._found[1:]
+        pull += times_rows(near.slopes[None, corner], rows, corner)[0]
         if rows.biased:
             pull[-1] = near.slopes.sum()
         return pull, self._found[1:]
 
 
-def pull_rows(rows: DesignMatrix, chosen: NDArray[np.intp], slopes: Array) -> Array:
-    """Return (width,) the sum of the chosen rows (c,) times their slopes (c,)."""
-    found = np.zeros(rows.width)
+def times_rows(factors: Array, rows: DesignMatrix, chosen: NDArray[np.intp]) -> Array:
+    """Return (k, width) factors (k, c) times the c chosen rows."""
+    found = np.zeros((len(factors), rows.width))
     if isinstance(rows.X, np.ndarray):
-        found[: rows.X.shape[1]] = _times_rows(slopes[None], rows.X, chosen)[0]
+        for block in row_blocks(rows.X, len(chosen)):
+            found[:, : rows.X.shape[1]] += factors[:, block] @ rows.X[chosen[block]]
     else:
-        add_rows(*rows.compressed, chosen, slopes, found)
+        add_rows(*rows.compressed, chosen, factors, found)
     if rows.biased:
-        found[-1] = slopes.sum()
-    return found
-
-
-def _times_rows(factors: Array, X: Array, chosen: NDArray[np.intp]) -> Array:
-    """Return factors (k, c) times the c chosen rows of X (n, d)."""
-    found = np.zeros((len(factors), X.shape[1]))
-    for block in row_blocks(X, len(chosen)):
-        found += factors[:, block] @ X[chosen[block]]
+        found[:, -1] = factors.sum(axis=1)
     return found
 
 

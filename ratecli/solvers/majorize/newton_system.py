@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ratecli.models.base import Array
 from ratecli.solvers.design_matrix import MAX_DENSE_ENTRIES, DesignMatrix
 from ratecli.solvers.majorize.convex import RampProblem
-from ratecli.solvers.majorize.loops import add_squares, add_squares_of_rows, copy_rows
+from ratecli.solvers.majorize.loops import add_squares_of_rows
 
 CG_COST = 4000
 """Cost of conjugate gradients per stored entry, in multiplications of dense matrices: about a
@@ -44,7 +44,8 @@ def solve_newton_system(
     in_weights = min(sparsely, count * width**2) + width**3 / 3
     in_rows = count**2 * (width + count / 3)
     if min(in_weights, in_rows) > CG_COST * (stored + extra.size) + CHEAP_PRODUCTS:
-        part = _copy_in_single_precision(rows, chosen)  # the step need not be exact
+        part = rows.some(chosen)  # in single precision, as the step need not be exact
+        part = replace(part, X=part.X.astype(np.float32))
         return _solve_by_conjugate_gradients(part, extra, sigma, diagonal, right)
     if in_rows < in_weights:
         return _solve_in_rows(np.vstack([rows.dense(chosen), extra]), sigma, diagonal, right)
@@ -76,7 +77,8 @@ def _solve_by_conjugate_gradients(
     rows: DesignMatrix, extra: Array, sigma: float, diagonal: Array, right: Array
 ) -> Array:
     """Solve by conjugate gradients with a diagonal preconditioner, without forming a matrix."""
-    scale = diagonal + sigma * (_squares(rows) + (extra**2).sum(axis=0))
+    squares = rows.squares(np.ones(len(rows), dtype=rows.X.dtype))
+    scale = diagonal + sigma * (squares + (extra**2).sum(axis=0))
 
     def product(p: Array) -> Array:
         pulled = rows.pull(rows.scores(p.astype(rows.X.dtype)))
@@ -85,26 +87,3 @@ def _solve_by_conjugate_gradients(
     shape = (len(right), len(right))
     matrix, inverse = (LinearOperator(shape, matvec=f) for f in (product, lambda p: p / scale))
     return np.asarray(cg(matrix, right, rtol=CG_TOLERANCE, maxiter=MAX_CG_ITERATIONS, M=inverse)[0])
-
-
-def _copy_in_single_precision(rows: DesignMatrix, chosen: NDArray[np.intp]) -> DesignMatrix:
-    if isinstance(rows.X, np.ndarray):
-        return replace(rows, X=rows.X[chosen].astype(np.float32))
-    starts, columns, values = rows.compressed
-    ends = np.append(0, np.cumsum(np.diff(starts)[chosen], dtype=starts.dtype))
-    kept, entries = np.empty(ends[-1], columns.dtype), np.empty(ends[-1], np.float32)
-    copy_rows(starts, columns, values, chosen, ends, kept, entries)
-    shape = (len(chosen), rows.X.shape[1])
-    return replace(rows, X=sparse.csr_array((entries, kept, ends), shape=shape))
-
-
-def _squares(rows: DesignMatrix) -> Array:
-    """Return (width,) the sum of squares of each feature."""
-    found = np.zeros(rows.width)
-    if isinstance(rows.X, np.ndarray):
-        found[: rows.X.shape[1]] = np.einsum("ij,ij->j", rows.X, rows.X)
-    else:
-        add_squares(rows.X.indices, rows.X.data, found)
-    if rows.biased:
-        found[-1] = len(rows)
-    return found

@@ -98,6 +98,8 @@ ENSEMBLES = frozenset(
     }
 )
 """Boosted trees and forests of scikit-learn."""
+DEFAULT_FOLDS = 3
+"""Number of folds of algorithms that fit a model repeatedly."""
 MAX_FOLDS, MAX_HELD_OUT = 100, 0.9
 """Limits of `scores`: a model is fitted for each fold, and to the rows that are not held out."""
 MAX_LOGISTIC_ITERATIONS = 1000
@@ -220,7 +222,7 @@ class _NamedOptions:
             raise self._error(message, f"{LOGISTIC} does, for example")
 
     def _check_instance(self, instance: Any, kind: Literal["classifier", "regressor"]) -> None:
-        """Raise E101 or E104 unless an estimator, given as an object, can be fitted."""
+        """Raise E101 or E104 unless this estimator object can be used as a model."""
         from ratecli.solvers.oracles import estimators
 
         try:

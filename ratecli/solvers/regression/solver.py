@@ -12,6 +12,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.oracles.choice import (
+    DEFAULT_FOLDS,
     LINEAR_MODEL,
     RegressorOption,
     Scores,
@@ -22,9 +23,6 @@ if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np
 
     from ratecli.solvers.problem import Problem
-
-
-DEFAULT_FOLDS = 3
 
 
 @dataclass(frozen=True)
