@@ -180,13 +180,12 @@ def find_goals(request: StarterOptions, spread: float) -> list[StarterGoal]:
         name, _, limit = re.sub(r"[<>=]+", " ", text).strip().partition(" ")
         name = SYNONYMS.get(name, name)
         if name not in known:
-            hint = did_you_mean(name, known, "goals")
+            hint = f"{did_you_mean(name, known, 'goals')}; other rules can be written in the file"
             if name in GOALS and GOALS[name].numbers == numbers:
                 hint = "name a column: --group COLUMN"
             if name == "churn":
                 hint = "name the column with the decisions of the model in use: --deployed COLUMN"
-            message = f"'{name}' is not a goal here: choose another, and edit its rule in the file"
-            raise FaultError(Diagnostic("E104", message, hint))
+            raise FaultError(Diagnostic("E104", f"'{name}' is not a goal here", hint))
         if name in found:
             message = f"the goal '{name}' is given twice"
             raise FaultError(Diagnostic("E104", message, "give each goal once"))
