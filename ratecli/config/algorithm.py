@@ -57,7 +57,8 @@ class AlgorithmSpec(Spec):
     )
     tune: TunedValues | None = Field(
         None,
-        description="Values to try: of options, and of parameters of the model, by name. Of all "
+        description="Values to try: of options, of the penalty `l2` of a linear model and of "
+        "parameters of other models, by name. Of all "
         "combinations, the one with the smallest objective that satisfies the constraints on "
         "validation rows is chosen, or without such rows, in 5 folds of the training rows.",
     )

@@ -71,7 +71,8 @@ def _validate_seeds(value: object) -> object:
     return tuple(seeds)
 
 
-def _validate_penalty(value: object) -> object:
+def validate_penalty(value: Any) -> Any:
+    """Return the value of `l2`; raise E103 or E104 unless it is a positive number or like 1/n."""
     hint = "write a number, or 1/n for one over the number of training rows"
     if not is_scalar(value):
         raise type_error("a number or a text like 1/n", value, hint)
@@ -111,7 +112,7 @@ Bins = Annotated[
 ]
 Penalty = Annotated[
     float | str,
-    BeforeValidator(_validate_penalty),
+    BeforeValidator(validate_penalty),
     any_of({"type": "number", "exclusiveMinimum": 0}, matching(PER_ROW_PATTERN)),
 ]
 

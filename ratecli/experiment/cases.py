@@ -31,7 +31,7 @@ from ratecli.solvers.baselines.tuning import TUNING_FOLDS
 from ratecli.solvers.margin import GUARD_VERSION, MarginSpec
 from ratecli.solvers.oracles.choice import model_versions
 from ratecli.solvers.registry import all_algorithms
-from ratecli.solvers.tuned import TUNING_VERSION, Setting
+from ratecli.solvers.tuned import L2, TUNING_VERSION, Setting
 
 
 def plugin_rate_versions(expressions: Iterable[Expression]) -> dict[str, Any]:
@@ -250,7 +250,10 @@ def case_key_content(case: Case) -> dict[str, Any]:
         "tune": case.settings
         and {
             "version": TUNING_VERSION,
-            "settings": [options_in_key(each.solver, rules) for each in case.settings],
+            "settings": [
+                options_in_key(each.solver, rules) | ({} if each.l2 is None else {L2: each.l2})
+                for each in case.settings
+            ],
         },
         "plugin": plugin and plugin.origin,
         "rates": plugin_rate_versions([tree for _, tree in case.expressions()]),

@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.config.experiment import validate_penalty
+from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_under
 from ratecli.experiment.options import (
     idle_options,
     make_solver,
@@ -22,9 +23,10 @@ from ratecli.solvers.oracles.choice import (
     PLUGIN_ORACLE,
     PROBABILITIES_OPTION,
     named_options,
+    uses_penalty,
 )
 from ratecli.solvers.registry import all_algorithms
-from ratecli.solvers.tuned import Setting
+from ratecli.solvers.tuned import L2, Setting
 
 TUNE = "tune"
 MODEL_OPTIONS = ("oracle", "model")
@@ -40,9 +42,9 @@ def make_settings(
 ) -> tuple[Setting, ...]:
     """Return an algorithm with each combination of the values of `tune`, in the order of the file.
 
-    A tuned name is an option of the algorithm, unless the model makes that option idle, else a
-    parameter of the model. The result is empty if the algorithm chooses among these values itself
-    (see `Solver.tunes`).
+    A tuned name is an option of the algorithm, unless the model makes that option idle, the penalty
+    `l2` of linear models, else a parameter of the model. The result is empty if the algorithm
+    chooses among these values itself (see `Solver.tunes`).
 
     Raises
     ------
@@ -53,10 +55,11 @@ def make_settings(
     """
     found, models = solver_class(name), _default_models(name)
     own = {*option_names(name)} - {TUNE} - _idle_by_model(name, options)
-    parameters = [key for key in tune if key not in own]
+    parameters = [key for key in tune if key not in {*own, L2}]
+    has_penalty = L2 in tune and L2 not in own
     if parameters and not models:
         raise FaultError(unknown_option(found, parameters[0], own).under(TUNE))
-    if found.tunes(tune.keys() & own, parameters):
+    if not has_penalty and found.tunes(tune.keys() & own, parameters):
         return ()
     if found.hides_groups:
         raise _error(f"'{name}' is a filter: its goals are not measured on unseen rows")
@@ -70,22 +73,45 @@ def make_settings(
     for places in product(*(range(len(values)) for values in tune.values())):
         at = dict(zip(tune, places, strict=True))
         setting = {key: tune[key][place] for key, place in at.items()}
-        chosen = {**options, **{key: value for key, value in setting.items() if key in own}}
         try:
-            if parameters:
-                values = models | chosen
-                place = next((key for key in MODEL_OPTIONS if values.get(key) is not None), "model")
-                more = {key: setting[key] for key in parameters}
-                chosen[place] = _with_parameters(values[place], more)
-            settings.append(Setting(setting, make_solver(name, chosen, constraints, idle=True)))
+            chosen = _tuned_options(options, setting, own, models)
+            with errors_under(L2):
+                l2 = validate_penalty(setting[L2]) if has_penalty else None
+            solver = make_solver(name, chosen, constraints, idle=True)
+            settings.append(Setting(setting, solver, l2))
         except FaultError as error:
             raise FaultError(
                 _relocated(name, each, at, parameters) for each in error.faults
             ) from None
-    _check_idle(name, [each.solver for each in settings], options, own.intersection(tune))
-    if len({setting.solver.score_column for setting in settings}) > 1:
+    solvers = [setting.solver for setting in settings]
+    if has_penalty and not any(map(_uses_penalty, solvers)):
+        raise _error("'l2' is for linear models: this model has its own regularization", L2)
+    _check_idle(name, solvers, options, own.intersection(tune))
+    if len({solver.score_column for solver in solvers}) > 1:
         raise _error("some settings have an existing score as their only feature, others do not")
     return tuple(settings)
+
+
+def _tuned_options(
+    options: Mapping[str, Any],
+    setting: Mapping[str, Any],
+    own: Collection[str],
+    models: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the options with a setting's values: names that are not its `own` are the model's."""
+    chosen = {**options, **{key: value for key, value in setting.items() if key in own}}
+    parameters = {key: value for key, value in setting.items() if key not in {*own, L2}}
+    if parameters:
+        values = {**models, **chosen}
+        place = next((key for key in MODEL_OPTIONS if values.get(key) is not None), "model")
+        chosen[place] = _with_parameters(values[place], parameters)
+    return chosen
+
+
+def _uses_penalty(solver: Solver) -> bool:
+    models = [getattr(solver, key, None) for key in MODEL_OPTIONS]
+    named = [model for model in models if model is not None]
+    return not named or any(map(uses_penalty, named))
 
 
 def _check_idle(

@@ -254,7 +254,11 @@ class Trial:
         case = self.spec.case
         make_rng = partial(random_stream, self.spec.seed, "solver", case.algorithm)
         if case.settings:
-            solution = solve_tuned(case.settings, case.guard, problem, make_rng)
+            settings = [
+                each if each.l2 is None else each._replace(l2=penalty(each.l2, self.rows))
+                for each in case.settings
+            ]
+            solution = solve_tuned(settings, case.guard, problem, make_rng)
         else:
             solution = solve_with_margin(case.solver, case.guard, problem, make_rng())
         return self.measure(problem, solution)
@@ -475,13 +479,11 @@ def training_problem(
     undefined = check_defined_ratios([goal.expression for goal in goals], rows.sample)
     if undefined:
         raise FaultError(undefined)
-    n = rows.counted(train) / rows.levels  # copies of a row count once
-    penalty = float(l2.removesuffix("/n")) / n if isinstance(l2, str) else l2
     problem = Problem(
         rates=matrix.on(train),
         objective=objective,
         constraints=constraints,
-        l2=penalty,
+        l2=penalty(l2, rows),
         label_range=rows.sample.label_range,
         **_row_fields(rows, leaves, train),
     )
@@ -493,6 +495,15 @@ def training_problem(
     rates = rates if problem.labelled else rates.zero(ERROR_RATE)
     validation = replace(problem, rates=rates, **_row_fields(rows, leaves, held_out))
     return replace(problem, validation=validation)
+
+
+def penalty(l2: float | str, rows: TrialData) -> float:
+    """Return the number that `l2` stands for: a/n is a divided by the number of training rows."""
+    if not isinstance(l2, str):
+        return l2
+    train = np.flatnonzero(rows.sample.rows(ex.ALL_ROWS, "train"))
+    n = rows.counted(train) / rows.levels  # copies of a row count once
+    return float(l2.removesuffix("/n")) / n
 
 
 def _row_fields(rows: TrialData, leaves: Sequence[Leaf], some: NDArray[np.intp]) -> dict[str, Any]:

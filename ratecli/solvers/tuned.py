@@ -26,12 +26,23 @@ from ratecli.solvers.problem import Problem
 TUNING_VERSION = 1
 """Version in the key of each trial tuned by its goals; increased when its results change."""
 
+L2 = "l2"
+"""Name of the penalty, which is tuned like an option."""
+
 
 class Setting(NamedTuple):
-    """A combination of tuned values by name, and the algorithm with these values."""
+    """A combination of tuned values by name, and the algorithm with these values.
+
+    `l2` is the penalty that replaces the problem's, if it is tuned: a number, or in a file, a/n.
+    """
 
     values: Mapping[str, Any]
     solver: Solver
+    l2: float | str | None = None
+
+    def on(self, problem: Problem) -> Problem:
+        """Return the problem with the setting's penalty."""
+        return problem if self.l2 is None else replace(problem, l2=float(self.l2))
 
 
 def solve_tuned(
@@ -64,8 +75,10 @@ def solve_tuned(
     whole = problem.validation or problem
     tried = [_Tried.of(whole) for _ in settings]
     for fitted, unseen, own in _parts(problem):
-        for found, (_, solver) in zip(tried, settings, strict=True):
-            part = solve_with_margin(solver, guard, fitted, make_rng(), progress, path=False)
+        for found, setting in zip(tried, settings, strict=True):
+            part = solve_with_margin(
+                setting.solver, guard, setting.on(fitted), make_rng(), progress, path=False
+            )
             found.add(part, fitted, unseen, own)
         progress(f"{len(settings)} settings tried")
     judged = [found.judge(whole) for found in tried]
@@ -76,7 +89,8 @@ def solve_tuned(
         | {"violation": each.violation, "unsolved": each.unsolved, "chosen": k == best}
         for k, (setting, each) in enumerate(zip(settings, judged, strict=True))
     )
-    solution = solve_with_margin(settings[best].solver, guard, problem, make_rng(), progress)
+    chosen = settings[best]
+    solution = solve_with_margin(chosen.solver, guard, chosen.on(problem), make_rng(), progress)
     return replace(solution, trace=(*rows, *solution.trace))
 
 

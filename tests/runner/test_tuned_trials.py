@@ -100,6 +100,30 @@ algorithms: [unconstrained: {tune: {loss: [hinge, logistic]}}]
     assert planned.options["tune"] == {"loss": ["hinge", "logistic"]}
 
 
+@pytest.mark.parametrize(
+    "algorithm", ["unconstrained", "post_shift: {model: logistic}", "majorize"]
+)
+def test_a_tuned_penalty_acts_as_that_of_the_file(folder, algorithm):
+    def models(entry, l2="1/n"):
+        rest = f"regularization: {{l2: {l2}}}\nalgorithms: [{entry}]\n"
+        _, store = run_file(
+            write(folder, FILE.partition("sweep:")[0].replace("kappa", ".8") + rest)
+        )
+        ((_, result),) = [(each, store.result(each.key)) for each in store.plan()]
+        return result
+
+    penalties = ["1", "0.6/n"]
+    name, _, options = algorithm.partition(": ")
+    options = options.strip("{}") + ", " if options else ""
+    found = models(f"{name}: {{{options}tune: {{l2: [{', '.join(penalties)}]}}}}")
+    settings = [row for row in found.trace if "chosen" in row]
+    assert [str(row["setting"]["l2"]) for row in settings] == penalties
+    (chosen,) = (row["setting"]["l2"] for row in settings if row["chosen"])
+    alone = {each: models(algorithm, each).models for each in penalties}
+    assert alone["1"] != alone["0.6/n"]
+    assert found.models == alone[str(chosen)]
+
+
 def test_a_key_depends_on_every_tuned_value_and_their_order(folder):
     values = ("[0, 0.4, 10]", "[0, 0.5, 10]", "[0, 0.4]", "[0.4, 0, 10]")
     plans = [prepare(write(folder, FILE.replace(values[0], each))).plan for each in values]

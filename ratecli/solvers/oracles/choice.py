@@ -462,6 +462,14 @@ def is_linear(value: Any) -> bool:
     return model_name(value) in LINEAR_MODELS
 
 
+def uses_penalty(value: Any) -> bool:
+    """Return whether the problem's `l2` applies to the model that a checked option names."""
+    choice = _NamedOptions.parse(value)
+    if choice.name == PLUGIN_ORACLE:
+        choice = choice.probabilities()
+    return choice.name in {*LINEAR_MODELS, LOGISTIC} and "C" not in choice.options
+
+
 def check_scores(value: Any) -> Any:
     """Return the value; raise E104 unless it is `in_sample`, 2 to 100 folds or a share up to .9."""
     match value:
@@ -512,7 +520,7 @@ def check_tuned(value: Any, values: Mapping[str, Sequence[Any]]) -> None:
     choice = _NamedOptions.parse(value)
     if choice.name in {*LINEAR_MODELS, SCORE_MODEL}:
         message = f"the model '{choice.name}' has no parameters to tune"
-        hint = f"name another one: model: {LOGISTIC}, tune: {{C: [0.1, 1, 10]}}"
+        hint = f"tune l2, its penalty, or name another model: {LOGISTIC} has C, for example"
         raise InvalidValueError(Diagnostic("E104", message, hint, loc=("tune",), key=True))
     for name, own in values.items():
         if name in choice.options:
