@@ -16,7 +16,10 @@ VECTORIZED: Mapping[str, Callable[..., Floats]] = {
     "sum": lambda *terms: np.sum(terms, axis=0),
     "product": np.multiply,
     "quotient": np.divide,
+    "max": lambda *arguments: np.max(arguments, axis=0),
+    "min": lambda *arguments: np.min(arguments, axis=0),
 }
+"""Functions without a limit on the number of arguments, unlike `np.frompyfunc` with its 64."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,11 @@ def values(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Floats
             return np.asarray(rates[index[node]])
         case ex.Apply(name, arguments):
             parts = [values(part, rates, index) for part in arguments]
-            scalar = np.frompyfunc(OPERATIONS[name].value, len(parts), 1)
+            function = VECTORIZED.get(name)
+            if function is None:
+                function = np.frompyfunc(OPERATIONS[name].value, len(parts), 1)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                found = VECTORIZED.get(name, scalar)(*parts)
+                found = function(*parts)
             return np.where(np.isnan(parts).any(axis=0), np.nan, np.asarray(found, np.float64))
         case _:
             raise ValueError(f"{ex.to_text(node)} is not a function of the rates")

@@ -267,7 +267,7 @@ def test_an_interrupt_reports_the_stored_trials_of_each(folder, files):
     ) as run:
         while stored(ledger(folder, "small")) < 3:
             assert run.poll() is None
-            time.sleep(0.01)
+            time.sleep(0.05)
         run.send_signal(signal.SIGINT)
         out, err = run.communicate(timeout=600)
     assert (run.returncode, out) == (130, "")

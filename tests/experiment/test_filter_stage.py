@@ -131,7 +131,7 @@ def test_other_rows_are_not_filtered(folder):
 
 
 def test_rows_are_sampled_with_their_chances(folder):
-    seeds = 20
+    seeds = 10
     path = write(folder, text("sample", ALONE) + f"seeds: {seeds}\n")
     outcome, store = run_file(path)
     assert outcome.counts == {"ok": 2 * seeds}
@@ -145,7 +145,7 @@ def test_rows_are_sampled_with_their_chances(folder):
         deviation = np.sqrt(expected * (1 - expected) / here.sum())
         gaps.append((women(rows.sample) - expected) / deviation)
         counts.append(here.sum() / (rows.sample.part != "test").sum())
-    # a mean of 20 nearly independent draws, each less scattered than a binomial
+    # a mean of nearly independent draws, each less scattered than a binomial
     assert abs(np.mean(gaps)) < 4 / np.sqrt(seeds)
     assert 0.3 < np.std(gaps) < 1.2
     kept = [numbers["filter.kept", "train"] for numbers in found.values()]

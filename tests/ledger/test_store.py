@@ -197,6 +197,7 @@ def test_two_processes_can_write_and_readers_see_complete_trials_only(ledger):
         assert {len(result.values) for result in results.values()} <= {40}
         assert len(results) >= seen[-1]
         seen.append(len(results))
+        time.sleep(0.02)
     assert (writer.returncode, other.wait()) == (0, 0)
     assert len({count for count in seen if 0 < count < 60}) > 1
     with LedgerStore(ledger, readonly=True) as store:

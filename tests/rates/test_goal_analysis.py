@@ -322,6 +322,18 @@ def test_vectorized_values_agree_with_evaluation(text, chosen):
     assert touched == pytest.approx(exact)
 
 
+@pytest.mark.parametrize("name", ["max", "min", "sum"])
+def test_functions_take_more_arguments_than_numpys_limit_of_64(name):
+    """As the largest of the gaps between 9 groups in two rates, 144 differences."""
+    (leaf,), rates = ex.leaves(expression("tpr")), np.array([[0.25, 0.75]])
+    terms = (ex.Apply("product", (ex.Constant(float(k)), leaf)) for k in range(1, 101))
+    node = ex.Apply(name, tuple(terms))
+    index, factor = {leaf: 0}, {"max": 100, "min": 1, "sum": 5050}[name]
+    np.testing.assert_allclose(values(node, rates, index), factor * rates[0])
+    line = tangent(node, rates[:, 0], index)
+    assert (line.value, line.slopes[0]) == pytest.approx((factor / 4, factor))
+
+
 ROWS = 24
 
 

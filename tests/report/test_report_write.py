@@ -60,6 +60,7 @@ write_report(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 def test_the_next_report_removes_remains_of_a_killed_one(reported, tmp_path):
     written = len(FILES) - 3
     shutil.copy(reported / "trials.sqlite", tmp_path)

@@ -142,6 +142,7 @@ metrics: {error: error, best: 'of(unconstrained, error)'}
 """
 
 
+@pytest.mark.slow
 def test_workers_read_data_once_and_results_do_not_depend_on_the_executor(cluster, tmp_path):
     tasks = prepare(write(tmp_path, MANY)).plan.tasks
     here = results(SerialExecutor(), tasks, run_trial)
@@ -173,7 +174,8 @@ def test_an_interrupt_in_a_destructor_is_not_lost(cluster):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize("local", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("local", [True, False])
 def test_an_interrupt_ends_trials_on_a_cluster(cluster, tmp_path, local):
     lock = tmp_path / "lock"
     program = (

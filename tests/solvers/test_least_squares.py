@@ -232,6 +232,7 @@ def test_a_bound_that_makes_a_model_worse_than_a_constant_does_not_call_for_more
     assert found.reason.startswith("with these features, 'e' cannot hold on new rows")
 
 
+@pytest.mark.slow
 def test_trees_satisfy_a_bound_on_new_rows_as_often_as_stated():
     """Judged by their own rows, they violate this bound in nearly all draws."""
     rules, draws = Rules({"m": "max(mse, by=g) <= 5.3"}, "mse"), 8

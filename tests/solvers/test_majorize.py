@@ -8,6 +8,7 @@ from oracles import problem1
 from oracles.goals import Rows, Rules, forms, grid_rows, measured, problem, run, smooth_rows
 from oracles.instances import INTERCEPTS
 from scipy import sparse
+from thinned import one_in
 
 from ratecli.solvers import design_matrix
 from ratecli.solvers.base import Solution
@@ -341,7 +342,7 @@ def is_certified(goals: Problem, solution: Solution, solver: Majorize, met: int)
     assert last["gap"] <= solver.gap * max(abs(last["lower"]), MIN_GAP_SCALE * spread) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", one_in(2, FAMILIES))
 @pytest.mark.parametrize("intercept", INTERCEPTS)
 def test_iterates_are_feasible_and_never_get_worse(family, intercept):
     """Some of either storage, of either kind of points, 2 and 3 steps."""
@@ -356,8 +357,8 @@ def test_iterates_are_feasible_and_never_get_worse(family, intercept):
 
 @pytest.mark.parametrize(
     ("family", "solver"),
-    [(family, name) for name in ALGORITHM_2 for family in FAMILIES
-     if name != "center" or len(FAMILIES[family]) <= 1],
+    one_in(2, ((family, name) for name in ALGORITHM_2 for family in FAMILIES
+               if name != "center" or len(FAMILIES[family]) <= 1)),
 )  # fmt: skip
 def test_iterates_with_algorithm_2_are_feasible_and_never_get_worse(family, solver):
     inner = ALGORITHM_2[solver]
@@ -383,7 +384,7 @@ WRONG = {"precision": 7}
 
 
 @pytest.mark.parametrize("intercept", ["regularized", "unregularized"])
-@pytest.mark.parametrize("family", EXACT)
+@pytest.mark.parametrize("family", one_in(2, EXACT))
 def test_majorize_is_close_to_and_never_below_the_exact_optimum(family, intercept):
     """A random decision is held against mixtures of classifiers, the sign against the best one."""
     random_losses, losses = [], []

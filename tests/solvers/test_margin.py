@@ -5,6 +5,7 @@ import pytest
 from oracles.goals import Rows, Rules, problem, rates_of, smooth_rows
 from scipy import stats
 from scipy.stats import norm
+from thinned import one_in
 
 from ratecli.certify.certificate import certify
 from ratecli.certify.forms import MeasuredRows
@@ -167,7 +168,8 @@ DRAWS = 16
 ON_TREES = PostShift(model=TREES, scores={"folds": 3})
 
 
-@pytest.mark.parametrize("solver", [PostShift(), pytest.param(ON_TREES, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", [PostShift(), ON_TREES])
 def test_promises_hold_in_the_population_of_the_rows(solver):
     """Without a margin, a binding constraint holds in about half of the samples."""
     plain, promised, costs = [], [], []
@@ -201,7 +203,7 @@ CASES = [
 """Each algorithm with a sample that has enough rows for its rule, and with one that has too few."""
 
 
-@pytest.mark.parametrize(("rule", "name", "sample"), CASES)
+@pytest.mark.parametrize(("rule", "name", "sample"), one_in(2, CASES))
 def test_margin_never_returns_a_model_worse_than_a_constant(rule, name, sample):
     """Constants satisfy all these rules without noise; tightening beyond the tolerance led to worse."""
     seed, n = [(0, 60), (2, 90), (3, 120)][sample]
@@ -253,6 +255,7 @@ def passes(given: Problem, other: Problem, guard: MarginSpec) -> bool:
     return all(each.passed for each in tests)
 
 
+@pytest.mark.slow
 def test_candidates_with_an_aim_pass_the_safety_test_more_often():
     pairs = [with_a_test(seed) for seed in range(8)]
     assert np.mean([passes(*pair, MarginSpec()) for pair in pairs]) <= 0.5

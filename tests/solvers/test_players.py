@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.games import GOALS, game_of, solved
 from oracles.goals import Rows, Rules, grid_rows, problem, run, smooth_rows
+from thinned import one_in
 
 from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import find_two_sided_rate
@@ -237,7 +238,7 @@ def best_mixture(name: str, model: str) -> float:
 
 @pytest.mark.parametrize(
     ("name", "options", "tolerance"),
-    [
+    one_in(2, [
         *((name, BEST, 0.1) for name in GOALS),
         ("g-mean", {"multipliers": "leader"}, 0.1),
         ("g-mean", {"multipliers": "leader", "rates": "surrogate"}, 0.1),
@@ -260,9 +261,9 @@ def best_mixture(name: str, model: str) -> float:
         ("kl", BATCH | {"multipliers": "leader"}, 0.1),
         ("kl", BATCH | {"multipliers": "swap_regret"}, 0.1),
         ("kl", BATCH | {"rates": "surrogate"}, 0.1),
-    ],
+    ]),
     ids=str,
-)
+)  # fmt: skip
 def test_objective_is_near_that_of_the_best_mixture_and_constraints_hold(name, options, tolerance):
     """For all goals, relatives of the algorithm, oracles and batches; on all rows."""
     given = compared(name)

@@ -306,6 +306,7 @@ limits: {memory: 512 MiB}
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_rows(folder):
     """Four times the rows: 67 MiB more as features of a table in memory, which are not there."""
     names = pa.array([f"v{k}" for k in range(9)])

@@ -172,7 +172,7 @@ def _check_labels(
         model = getattr(case.solver, "model", LINEAR_MODEL)
         listed = f"model: {model_name(model)}" if is_regressor(model) else listed
         what = f"'{listed}' of '{case.label}'" if listed else f"algorithm '{case.label}'"
-        message = f"{what} estimates numbers, but the label has two classes"
+        message = f"{what} estimates numbers, but the label is read as two classes"
         other = "value" if listed else "algorithm"
         hint = f"use another {other}, or set `target: number` if the label is a number"
         yield Diagnostic("E308", message, hint, loc=loc, key=True)
