@@ -61,6 +61,7 @@ MAX_CATEGORIES = 50
 """Maximum number of values of a text column to be used as a feature, one indicator each."""
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
 """Texts that are dates, perhaps with a time."""
+THOUSANDS = re.compile(r"-?\d{1,3}(,\d{3})+")
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 MAX_STRAY_SHARE = 0.1
 """Largest share of texts in a column of numbers."""
@@ -374,6 +375,9 @@ def _unusable_reason(column: pd.Series) -> str:
             return ""
         if all(map(DATE.fullmatch, words)):
             return "dates: to use them, add numbers such as a year or an age"
+        if all(map(THOUSANDS.fullmatch, words)):
+            way = "write them without (pandas: read_csv(FILE, thousands=','))"
+            return f"numbers with commas between thousands: {way}"
         if all(map(DECIMAL_COMMA.fullmatch, words)):
             way = "write them with a point (pandas: read_csv(FILE, decimal=','))"
             return f"numbers with a decimal comma: {way}"
