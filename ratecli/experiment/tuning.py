@@ -98,7 +98,7 @@ def _tuned_options(
     own: Collection[str],
     models: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the options with a setting's values: names that are not its `own` are the model's."""
+    """Return the options updated by a setting; names that are not in `own` are the model's."""
     chosen = {**options, **{key: value for key, value in setting.items() if key in own}}
     parameters = {key: value for key, value in setting.items() if key not in {*own, L2}}
     if parameters:
@@ -109,6 +109,7 @@ def _tuned_options(
 
 
 def _uses_penalty(solver: Solver) -> bool:
+    """Return whether `l2` applies: the model is linear, or cannot be chosen."""
     models = [getattr(solver, key, None) for key in MODEL_OPTIONS]
     named = [model for model in models if model is not None]
     return not named or any(map(uses_penalty, named))

@@ -19,7 +19,7 @@ VECTORIZED: Mapping[str, Callable[..., Floats]] = {
     "max": lambda *arguments: np.max(arguments, axis=0),
     "min": lambda *arguments: np.min(arguments, axis=0),
 }
-"""Functions without a limit on the number of arguments, unlike `np.frompyfunc` with its 64."""
+"""Vectorized functions; `np.frompyfunc`, for all others, allows at most 64 arguments."""
 
 
 @dataclass(frozen=True)

@@ -330,8 +330,8 @@ def _overview(
     measured = [each for each in kept if each.best.is_measured]
     text = f"At {len(measured)} of {points}, a setting {satisfied}"
     if more := len(kept) - len(measured):
-        trained = "is trained to satisfy them with the stated probability (`level`), and the test "
-        trained += "sets are too small to tell"
+        trained = "is trained to satisfy the constraints on new rows with the probability `level`, "
+        trained += "which the test sets are too small to check"
         text = (
             f"{text}; at {more} more, one {trained}"
             if measured

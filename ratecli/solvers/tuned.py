@@ -33,7 +33,8 @@ L2 = "l2"
 class Setting(NamedTuple):
     """A combination of tuned values by name, and the algorithm with these values.
 
-    `l2` is the penalty that replaces the problem's, if it is tuned: a number, or in a file, a/n.
+    `l2` replaces the penalty of the problem if it is tuned: a number, or a text such as `1/n` until
+    the number of training rows is known.
     """
 
     values: Mapping[str, Any]

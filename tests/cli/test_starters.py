@@ -421,7 +421,8 @@ def test_a_table_whose_columns_are_all_used(folder, cli):
     ("values", "reason"),
     [
         ([f"{k},5" for k in range(100)], "numbers with a decimal comma: write them with a point"),
-        ([f"{k},250" for k in range(100)], "numbers with commas between thousands: write them"),
+        ([f"{k},250" for k in range(1, 100)], "numbers with commas between thousands: write them"),
+        ([f"0,{k}" for k in range(100, 200)], "numbers with a decimal comma: write them"),
         ([f"c{k}" for k in range(100)], "100 different texts: probably a row ID"),
         (
             [*map(str, range(99)), "unknown"],

@@ -257,9 +257,7 @@ def test_a_stated_probability_counts_unless_test_sets_contradict_it(values, erro
     for row in best_sheet(found).rows:
         assert row[1].text == name
         assert row[3].text.endswith(" (stated: 0.9)") == (level is not None)
-    start = (
-        "At 2 of 2 values of kappa, a setting is trained to satisfy the constraints with the prob"
-    )
+    start = "At 2 of 2 values of kappa, a setting is trained to satisfy the constraints on new rows"
     assert answer_sentences(found)[0].startswith(start) == (name == "a (main)")
 
 

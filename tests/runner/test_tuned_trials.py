@@ -104,7 +104,7 @@ algorithms: [unconstrained: {tune: {loss: [hinge, logistic]}}]
     "algorithm", ["unconstrained", "post_shift: {model: logistic}", "majorize"]
 )
 def test_a_tuned_penalty_acts_as_that_of_the_file(folder, algorithm):
-    def models(entry, l2="1/n"):
+    def trial(entry, l2="1/n"):
         rest = f"regularization: {{l2: {l2}}}\nalgorithms: [{entry}]\n"
         _, store = run_file(
             write(folder, FILE.partition("sweep:")[0].replace("kappa", ".8") + rest)
@@ -115,11 +115,11 @@ def test_a_tuned_penalty_acts_as_that_of_the_file(folder, algorithm):
     penalties = ["1", "0.6/n"]
     name, _, options = algorithm.partition(": ")
     options = options.strip("{}") + ", " if options else ""
-    found = models(f"{name}: {{{options}tune: {{l2: [{', '.join(penalties)}]}}}}")
+    found = trial(f"{name}: {{{options}tune: {{l2: [{', '.join(penalties)}]}}}}")
     settings = [row for row in found.trace if "chosen" in row]
     assert [str(row["setting"]["l2"]) for row in settings] == penalties
     (chosen,) = (row["setting"]["l2"] for row in settings if row["chosen"])
-    alone = {each: models(algorithm, each).models for each in penalties}
+    alone = {each: trial(algorithm, each).models for each in penalties}
     assert alone["1"] != alone["0.6/n"]
     assert found.models == alone[str(chosen)]
 

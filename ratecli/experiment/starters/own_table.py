@@ -61,7 +61,8 @@ MAX_CATEGORIES = 50
 """Maximum number of values of a text column to be used as a feature, one indicator each."""
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
 """Texts that are dates, perhaps with a time."""
-THOUSANDS = re.compile(r"-?\d{1,3}(,\d{3})+")
+THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(,\d{3})+")
+"""Numbers with commas between thousands; `0,125` has a decimal comma."""
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 MAX_STRAY_SHARE = 0.1
 """Largest share of texts in a column of numbers."""

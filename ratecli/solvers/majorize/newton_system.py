@@ -23,7 +23,9 @@ SPARSE_COST = 20
 CHEAP_PRODUCTS = 1e8
 """Number of multiplications whose cost is negligible."""
 UNPENALIZED_CURVATURE = 1e-6
-"""Curvature of unpenalized weights, in mean penalties, because there may be no row at a corner."""
+"""Curvature of unpenalized weights, as a share of the largest penalty: the system is then regular
+even if no row is at a corner.
+"""
 CG_TOLERANCE = 0.1
 """Relative residual of conjugate gradients; a smaller one costs more than it saves."""
 MAX_CG_ITERATIONS = 500
