@@ -24,6 +24,7 @@ from ratecli.render import terminal_safe
 from ratecli.report.answer import answer_sentences, answers
 from ratecli.report.expectations import Verdict, compare_expectations, warn_unmet_expectations
 from ratecli.report.html import write_joined
+from ratecli.report.sheet import format_point
 from ratecli.report.sheets import requested_sheets
 from ratecli.report.write import (
     check_report_folder,
@@ -198,10 +199,17 @@ def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger
 
 def _use_of_model(outcome: RunOutcome, ledger: Ledger) -> list[str]:
     """Return how to use a model of the last answer whose constraints hold often enough."""
-    kept = [answer.best.group for answer in answers(ledger) if answer.best.is_kept]
-    for folder, trial in trials_with_files(ledger).items() if kept else ():
-        if (trial.label, trial.point) == (kept[-1].label, kept[-1].point):
-            return [f"predict  ratecli predict {outcome.folder / 'models' / folder} TABLE"]
+    kept = [answer for answer in answers(ledger) if answer.best.is_kept]
+    if not kept:
+        return []
+    answer, group = kept[-1], kept[-1].best.group
+    for folder, trial in trials_with_files(ledger).items():
+        if (trial.label, trial.point) == (group.label, group.point):
+            models = outcome.folder / "models"
+            variant = f" --variant {group.variant}" if group.variant else ""
+            line = f"predict  ratecli predict {models / folder} TABLE{variant}"
+            at = f"this model is for {format_point(answer.task)}; others are in {models}"
+            return [line, *([f"         {at}"] if len(kept) > 1 else [])]
     return []
 
 

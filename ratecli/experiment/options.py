@@ -37,6 +37,10 @@ def usable_solver_class(name: str) -> type[Solver]:
     return found
 
 
+TUNE = "tune"
+"""The key of the options to tune."""
+
+
 def usable_solvers() -> Iterator[tuple[str, type[Solver]]]:
     """Yield name and class of every algorithm, except those that cannot be used here."""
     for name in all_algorithms():
@@ -62,7 +66,8 @@ def make_solver(
     """
     found, fields = solver_class(name), option_names(name)
     given, options = options, {**all_algorithms()[name].preset, **options}
-    wrong = [unknown_option(found, key, fields) for key in options if key not in fields]
+    known = fields if found.hides_groups else (*fields, TUNE)
+    wrong = [unknown_option(found, key, known) for key in options if key not in fields]
     for key, value in options.items():
         if isinstance(value, float) and not math.isfinite(value):  # not valid in JSON
             wrong += (fault.under(key) for fault in value_error("finite", value).faults)

@@ -34,6 +34,7 @@ from ratecli.experiment.checks.goals import (
 from ratecli.experiment.checks.report import check_report_names, check_report_points
 from ratecli.experiment.filter_stage import filter_stage_cases, read_filter
 from ratecli.experiment.options import (
+    TUNE,
     make_solver,
     option_names,
     solver_class,
@@ -42,7 +43,7 @@ from ratecli.experiment.options import (
 )
 from ratecli.experiment.safety import EntryAtPoint
 from ratecli.experiment.slice_columns import SliceColumns
-from ratecli.experiment.tuning import TUNE, make_settings
+from ratecli.experiment.tuning import make_settings
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs

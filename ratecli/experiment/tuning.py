@@ -11,6 +11,7 @@ from typing import Any
 from ratecli.config.experiment import validate_penalty
 from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_under
 from ratecli.experiment.options import (
+    TUNE,
     idle_options,
     make_solver,
     option_names,
@@ -28,7 +29,6 @@ from ratecli.solvers.oracles.choice import (
 from ratecli.solvers.registry import all_algorithms
 from ratecli.solvers.tuned import L2, Setting
 
-TUNE = "tune"
 MODEL_OPTIONS = ("oracle", "model")
 """Options that name a model; parameters of the first one that is set can be tuned."""
 MAX_SETTINGS = 1000

@@ -308,6 +308,7 @@ COMPOSITES = {
         "weighted harmonic mean of precision and recall; recall counts beta times as much",
         ("beta",),
     ),
+    "balanced_accuracy": Composite("(tpr + tnr) / 2", "mean of tpr and tnr"),
     "g_mean": Composite("geo_mean(tpr, tnr)", "geometric mean of tpr and tnr"),
     "h_mean": Composite("harmonic_mean(tpr, tnr)", "harmonic mean of tpr and tnr"),
     "q_mean": Composite("1 - rms(fpr, fnr)", "1 minus the root mean square of fpr and fnr"),

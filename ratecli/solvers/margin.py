@@ -353,7 +353,10 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, nam
     if not search.attempt(useful.solution, judge).missed:
         return useful.solution
     needed = _two_digits(rows / SHARES[most] ** 2)
-    return _no_solution(f"{reason}: about {needed} are needed instead of {rows}, or a looser limit")
+    return _no_solution(
+        f"{reason}: about {needed} are needed instead of {rows}; "
+        "train on a larger share of the rows (`split`), or use a looser limit"
+    )
 
 
 def _two_digits(value: float) -> str:

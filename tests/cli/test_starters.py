@@ -122,6 +122,7 @@ def test_own_table_from_init_to_plot(folder, cli):
         'features "job title", "age", "score"',
         'left out "id": 400 different texts: probably a row ID',
         "chosen   mixture: the choice if groups are unknown when decisions are made, and decisions may be random",
+        "others   post_shift and majorize: see the comments in the file",
         "wrote exp.yaml; next: ratecli run exp.yaml",
     ]
     experiment, _ = load_experiment(folder / "exp.yaml")
@@ -133,9 +134,17 @@ def test_own_table_from_init_to_plot(folder, cli):
     rule = "demographic_parity_ratio(by=sex) >= limit"
     assert experiment.constraints == {"demographic_parity": rule}
     assert cli("validate", "exp.yaml").out == "exp.yaml: no errors, 50 trials\n"
-    answer = cli("run", "exp.yaml", "-j", 1, "--set", "seeds=1", "--set", "sweep.limit=[0.8]")
+    answer = cli("run", "exp.yaml", "-j", 1, "--set", "seeds=1", "--set", "sweep.limit=[0.1, 0.2]")
     assert answer.code == 0
     assert (folder / "results" / "exp" / "figures" / "tradeoff.svg").is_file()
+    predict = next(line for line in answer.out.splitlines() if line.startswith("predict"))
+    assert (
+        cli(*predict.replace("TABLE", "t.csv").split()[2:], "-o", "d.csv", "--prefix", "p_").code
+        == 0
+    )
+    assert "this model is for limit = 0.2" in answer.out
+    (folder / "all.yaml").write_text((folder / "exp.yaml").read_text("utf-8").replace("# - ", "- "))
+    assert cli("validate", "all.yaml").out == "all.yaml: no errors, 100 trials\n"
 
 
 def test_names_of_groups_have_letters_without_accents(folder, cli):
@@ -237,6 +246,9 @@ def test_several_goals_and_those_of_all_rows(table, cli, options, rules, algorit
     assert experiment.algorithms[-1].name == algorithm
     assert answer.out.count("\ngoal     ") == len(rules)
     assert ("churn" in experiment.metrics) == ("--deployed" in options)
+    assert ('left out "used"' in answer.out) == (
+        "--deployed used" in options and "--score" not in options
+    )
     deployed = experiment.deployed
     assert ("-positive" in options) == (deployed is not None and deployed.positive == "yes")
     assert cli("validate", "exp.yaml").code == 0
@@ -249,6 +261,8 @@ def test_a_goal_without_groups(folder, table, cli):
     assert experiment.constraints == {"selection_rate": "selection_rate <= limit"}
     refused = cli("init", "other.yaml", *arguments, "--goal", "equalized-odds 0.1")
     assert (refused.code, "--group COLUMN" in refused.err) == (2, True)
+    refused = cli("init", "other.yaml", *arguments[:2], "--label", "aproved")
+    assert (refused.code, "did you mean 'approved'?" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def test_metrics_agree_with_scikit_learn(seed):
         "roc_auc": sk.roc_auc_score(label, scores, **weights),
         "pr_auc": sk.average_precision_score(label, scores, **weights),
         "mse": sk.brier_score_loss(label, estimates, **weights),
-        "(tpr + tnr) / 2": sk.balanced_accuracy_score(label, yes, **weights),
+        "balanced_accuracy": sk.balanced_accuracy_score(label, yes, **weights),
     }
     found = measure([node(text) for text in expected], sample, "train", predictions)
     assert dict(zip(expected, found, strict=True)) == pytest.approx(expected)

@@ -12,9 +12,9 @@ from ratecli.certify.trees import plan_goal_test
 from ratecli.config.experiment import Experiment
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, references, resolve_goals
+from ratecli.experiment.options import TUNE
 from ratecli.experiment.reading import DatasetNames, ExperimentReader
 from ratecli.experiment.safety import safety_key_loc
-from ratecli.experiment.tuning import TUNE
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import balance
 from ratecli.rates.analysis import Goal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +74,21 @@ class StarterOptions:
         named = (self.label or self.target, *self.group, self.score, self.deployed)
         return [name for name in named if name]
 
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Raise E205 if an option names a column that the table lacks, E411 if it is the label."""
+        from ratecli.datasets import tables as own  # noqa: PLC0415 (slow to import)
+
+        for name in self.columns:
+            if name not in columns:
+                hint = did_you_mean(name, columns, "columns")
+                if mark := own.guess_separator(columns):
+                    hint = own.SEPARATOR_HELP.format(mark=repr(mark))
+                raise FaultError(Diagnostic("E205", f"'{self.data}' has no column '{name}'", hint))
+        label, *others = self.columns or [""]
+        if label in others:
+            message = f"'{label}' cannot be both the label and the group, score or decisions in use"
+            raise FaultError(Diagnostic("E411", message, "name another column"))
+
     def make_starter(self) -> Starter:
         """Return the starter file.
 
@@ -124,6 +140,7 @@ class StarterOptions:
 
             assert self.data is not None
             columns = own.read_table_file(self.data, self.separator, own.TableFile.names)
+            self.check_columns(columns)
             needed = "--data needs --label or --target COLUMN, and --group COLUMN or --goal NAME"
             mark = own.guess_separator(columns)
             separator = own.SEPARATOR_HELP.format(mark=repr(mark)) + "; " if mark else ""

@@ -34,10 +34,10 @@ from ratecli.datasets.columns import (
     read_number,
     value_key,
 )
-from ratecli.datasets.tables import SEPARATOR_HELP, read_table_file
-from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.datasets.tables import read_table_file
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.catalogue import STARTERS
-from ratecli.experiment.choices import use_of
+from ratecli.experiment.choices import use_and_limits_of, use_of
 from ratecli.experiment.prepare import prepare_document
 from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.experiment.starters.goals import StarterGoal, find_goals
@@ -64,6 +64,7 @@ DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
 THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(,\d{3})+")
 """Numbers with commas between thousands; `0,125` has a decimal comma."""
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
+IN_USE = "decisions in use: to train on them, too, add a copy of the column under another name"
 MAX_STRAY_SHARE = 0.1
 """Largest share of texts in a column of numbers."""
 LEAK_AREA = 0.99
@@ -88,7 +89,7 @@ def own_table_starter(request: StarterOptions) -> Starter:
     assert request.data is not None
     separator = request.separator or own.separator_of(request.data)
     frame = read_table_file(request.data, separator, own.read_own_table)
-    _check_columns(request, list(frame.columns))
+    request.check_columns(list(frame.columns))
     keys, notes, label = _label_keys(frame[request.columns[0]], request)
     goals = find_goals(request, float(np.nanstd(label)))
     groups = _find_groups(frame, request)
@@ -121,11 +122,8 @@ def own_table_starter(request: StarterOptions) -> Starter:
     if request.target and request.group:
         notes.append("features include the groups: add them to drop to estimate without them")
     if not request.score:
-        kept = [_quoted(each) for each in features if str(each) not in left_out]
-        more = f", ... ({len(kept)} in all)" if len(kept) > MAX_FEATURES_SHOWN else ""
-        notes.append(f"features {', '.join(kept[:MAX_FEATURES_SHOWN])}{more}")
-        notes += [f"left out {_quoted(each)}: {reason}" for each, reason in left_out.items()]
-        notes += [f"check    {line}" for line in _leaks(used, label)] if request.label else []
+        reasons = left_out | ({request.deployed: IN_USE} if request.deployed else {})
+        notes += _feature_notes(used, reasons, label, classes=bool(request.label))
     if gaps:
         notes.append(f"missing  {_format_counts(gaps)}: set to the mean, and marked by a feature")
     if unknown:
@@ -134,20 +132,9 @@ def own_table_starter(request: StarterOptions) -> Starter:
         notes += [f"goal     {goal}: {goal.requirement()}" for goal in goals]
     notes += [f"check    {line}" for line in _strict_goals(goals, groups, label)]
     notes.append(f"chosen   {algorithm}: {'the choice ' * why.startswith('if ')}{why}")
+    if named := _alternatives(request, algorithms):
+        notes.append(f"others   {' and '.join(named)}: see the comments in the file")
     return Starter(text, tuple(notes), _check_starter(text, request.path))
-
-
-def _check_columns(request: StarterOptions, columns: Sequence[str]) -> None:
-    for name in request.columns:
-        if name not in columns:
-            hint = did_you_mean(name, columns, "columns")
-            if mark := own.guess_separator(columns):
-                hint = SEPARATOR_HELP.format(mark=repr(mark))
-            raise FaultError(Diagnostic("E205", f"'{request.data}' has no column '{name}'", hint))
-    label = request.columns[0]
-    if label in request.columns[1:]:
-        message = f"'{label}' cannot be both the label and the group, score or decisions in use"
-        raise FaultError(Diagnostic("E411", message, "name another column"))
 
 
 def _algorithm(request: StarterOptions, goals: Sequence[StarterGoal]) -> tuple[str, str]:
@@ -162,6 +149,11 @@ def _algorithm(request: StarterOptions, goals: Sequence[StarterGoal]) -> tuple[s
     else:
         return "post_shift", "thresholds on the score of a model"
     return name, use_of(name)
+
+
+def _alternatives(request: StarterOptions, algorithms: Iterable[str]) -> tuple[str, ...]:
+    """Return the algorithms that comments of the file name beside the chosen one."""
+    return ("post_shift", "majorize") if request.group and "mixture" in algorithms else ()
 
 
 def _are_probabilities(column: pd.Series) -> bool:
@@ -320,6 +312,19 @@ def _group_notes(
         yield kept
 
 
+def _feature_notes(
+    features: pd.DataFrame, left_out: Mapping[str, str], label: Floats, *, classes: bool
+) -> Iterator[str]:
+    """Name the features, the columns left out with the reasons, and features to check."""
+    names = [_quoted(each) for each in features]
+    more = f", ... ({len(names)} in all)" if len(names) > MAX_FEATURES_SHOWN else ""
+    yield f"features {', '.join(names[:MAX_FEATURES_SHOWN])}{more}"
+    for name, reason in left_out.items():
+        yield f"left out {_quoted(name)}: {reason}"
+    for line in _leaks(features, label) if classes else ():
+        yield f"check    {line}"
+
+
 def _leaks(features: pd.DataFrame, label: Floats) -> Iterator[str]:
     """Say which features alone nearly determine the label."""
     known = ~np.isnan(label)
@@ -440,6 +445,9 @@ def _write_starter(
         f"  - {_yaml({each: options[each]} if each in options else each)}"
         + f"  # {why}" * bool(why)
         for each, why in algorithms.items()
+    ]
+    entries += [
+        f"  # - {each}  # {use_and_limits_of(each)}" for each in _alternatives(request, algorithms)
     ]
     target, several = goals[0], len(goals) > 1
     question = f"What {'do' if several else 'does'} the goal{'s' * several}"
