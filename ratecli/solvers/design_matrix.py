@@ -92,12 +92,17 @@ class DesignMatrix:
 
     @cached_property
     def compressed(self) -> tuple[NDArray[Any], NDArray[Any], Array]:
-        """Starts, columns and values of the rows of a sparse X; columns ascend, none twice."""
+        """Starts, columns and values of the rows of a sparse X; columns ascend, none twice.
+
+        Places are unsigned: compiled loops over signed ones test each for a negative value, which
+        takes as long as the loop itself.
+        """
         X: Any = self.X
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
-        return X.indptr, X.indices, X.data
+        starts, columns = (each.view(f"u{each.itemsize}") for each in (X.indptr, X.indices))
+        return starts, columns, X.data
 
     @cached_property
     def _small(self) -> Array | None:

@@ -239,12 +239,8 @@ class _FixedPriceRun:
         gap at these multipliers, which is that of an SVM.
         """
         v, slopes, pull = here.near.v, here.near.slopes, here.pull
-        rows = self.problem.ramp.rows
-        if rows.intercept == "unregularized":
-            balanced = balance_slopes(slopes, *self.problem.bounds(v))
-            moved = np.flatnonzero(balanced != slopes)
-            pull = pull + times_rows((balanced - slopes)[None, moved], rows, moved)[0]
-            slopes = balanced
+        if self.problem.ramp.rows.intercept == "unregularized":
+            slopes, pull = self._balanced(here)
         bound = self.problem.dual(v, slopes, pull)
         if bound > self.lower:
             self.lower, self.certificate = bound, v
@@ -257,6 +253,25 @@ class _FixedPriceRun:
         if point.worth < self.best.worth or (point.feasible and not self.best.feasible):
             self.best = point
         return missing
+
+    def _balanced(self, here: EnvelopePoint) -> tuple[Array, Array]:
+        """Return slopes (n,) that sum to 0, and X' times them, (width,).
+
+        Only slopes of rows at a corner of their hinge change, if that is enough.
+        """
+        near, rows, kind = here.near, self.problem.ramp.rows, self.problem.kind
+        up, down = self.problem.bounds_by_kind(near.v)
+        moved, surplus = np.flatnonzero(near.state & 3 == 0), near.slopes.sum()
+        total = near.slopes[moved].sum() - surplus
+        if not -down[kind[moved]].sum() < total < up[kind[moved]].sum():
+            moved, total = np.arange(len(kind)), 0.0
+        before = near.slopes[moved]
+        after = balance_slopes(before, up[kind[moved]], down[kind[moved]], total)
+        (changed,) = np.nonzero(after != before)
+        moved, change = moved[changed], (after - before)[changed]
+        slopes = near.slopes.copy()
+        slopes[moved] = after[changed]
+        return slopes, here.pull + times_rows(change[None], rows, moved)[0]
 
     def _point(self, w: Array, z: Array) -> _Point:
         values = self.problem.at(z)
@@ -282,18 +297,18 @@ class _FixedPriceRun:
         return near
 
 
-def balance_slopes(slopes: Array, up: Array, down: Array) -> Array:
-    """Return the nearest slopes in [-down, up] that sum to 0; `up` and `down` (n,) are at least 0.
+def balance_slopes(slopes: Array, up: Array, down: Array, total: float = 0.0) -> Array:
+    """Return the nearest slopes (n,) in [-down, up] with the sum `total`, which must be possible.
 
-    They are `clip(slopes - t, -down, up)` for the t at which the sum changes its sign.
+    They are `clip(slopes - t, -down, up)` for the t at which the sum passes the total.
     """
     corners = np.sort(np.concatenate([slopes - up, slopes + down]))
 
     def shifted(t: float) -> Array:
         return np.clip(slopes - t, -down, up)
 
-    last = bisect_left(corners, 0, 1, len(corners) - 1, key=lambda t: -shifted(t).sum())
+    last = bisect_left(corners, -total, 1, len(corners) - 1, key=lambda t: -shifted(t).sum())
     low, high = float(corners[last - 1]), float(corners[last])
-    above, below = float(shifted(low).sum()), float(shifted(high).sum())
+    above, below = float(shifted(low).sum()) - total, float(shifted(high).sum()) - total
     part = above / (above - below) if above > below else 0.0
     return shifted(low + part * (high - low))

@@ -107,7 +107,8 @@ def add_squares_of_rows(
     for i in chosen:
         for k in range(starts[i], starts[i + 1]):
             value, row = values[k], found[columns[k]]
-            for other in range(starts[i], k + 1):
+            row[columns[k]] += value * value
+            for other in range(starts[i], k):
                 row[columns[other]] += value * values[other]
             if biased:
                 found[last, columns[k]] += value
