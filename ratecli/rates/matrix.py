@@ -204,33 +204,40 @@ class RateMatrix:
 
     def standard_error(
         self, slopes: Floats, decisions: Floats, counts: Floats | None = None
-    ) -> float:
-        """Return the standard error of a function of the rates, by the delta method.
+    ) -> Floats:
+        """Return the standard errors (...) of functions of the rates, by the delta method.
 
-        `slopes` (K,) is its gradient at the rates. Rows are treated as a random sample and
+        `slopes` (..., K) are their gradients at the rates. Rows are treated as a random sample and
         `decisions` (n,) as fixed. NaN if a rate is over no rows. With `counts` (n,), each column
         stands for that many rows that count alike, of which a share `decisions` is decided
         positively.
         """
-        shares = np.where(slopes == 0, 0.0, _divide(slopes, self.totals, np.nan))
-        no = (self.against - self.members * self.rates(decisions)[:, None]).T @ shares
-        yes = no + self.sums.T @ shares
+        no = self.against - self.members * self.rates(decisions)[:, None]
         if counts is None:
-            return float(np.sqrt(((no + decisions * (yes - no)) ** 2).sum()))
-        squares = decisions * yes**2 + (1 - decisions) * no**2
-        return float(np.sqrt(_divide(squares, counts).sum()))
+            mixed = no + self.sums * decisions
+            return self._deviations(slopes, mixed @ mixed.T)
+        yes, each = no + self.sums, _divide(np.ones(len(counts)), counts)
+        products = yes * (each * decisions) @ yes.T + no * (each * (1 - decisions)) @ no.T
+        return self._deviations(slopes, products)
+
+    def _deviations(self, slopes: Floats, products: sparse.csr_array) -> Floats:
+        """Return the standard deviations (...) of functions with gradients `slopes` (..., K).
+
+        `products` (K, K) are those of the deviations of the rates' sums.
+        """
+        shares = np.where(slopes == 0, 0.0, _divide(slopes, self.totals, np.nan))
+        squares = (shares @ products.toarray() * shares).sum(axis=-1)
+        return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 
     def standard_error_of(
         self, slopes: Floats, measurements: Mapping[Measurement, Floats]
-    ) -> float:
+    ) -> Floats:
         """Return the `standard_error` if rates are means of the given measurements."""
-        shares = np.where(slopes == 0, 0.0, _divide(slopes, self.totals, np.nan))
-        means = self.measured(measurements)
-        found = (self.against - self.members * means[:, None]).T @ shares
+        found = self.against - self.members * self.measured(measurements)[:, None]
         for of, values in measurements.items():
-            own = np.array([leaf.rate.of == of for leaf in self.leaves])
-            found += values * (self.sums.T @ np.where(own, shares, 0.0))
-        return float(np.sqrt(found @ found))
+            own = np.array([leaf.rate.of == of for leaf in self.leaves], dtype=float)
+            found = found + self.sums * own[:, None] * values
+        return self._deviations(slopes, found @ found.T)
 
     def index(self) -> dict[Leaf, int]:
         return {leaf: k for k, leaf in enumerate(self.leaves)}

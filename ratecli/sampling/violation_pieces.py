@@ -41,24 +41,25 @@ def violation_pieces(
         rates = matrix.measured(measured)
         for violation, own in parts.items():
             tangents = [tangent(piece, rates, matrix.index()) for piece in own]
-            numbers = [
-                (float(each.value), _standard_error(matrix, each.slopes, measured, counts))
-                for each in tangents
-            ]
+            slopes = np.array([each.slopes for each in tangents])
+            errors = _standard_errors(matrix, slopes, measured, counts)
+            numbers = [(float(t.value), e) for t, e in zip(tangents, errors.tolist(), strict=True)]
             if len(test) and np.isfinite(numbers).all():
                 found.setdefault(variant, {})[ex.to_text(violation)] = numbers
     return found
 
 
-def _standard_error(
+def _standard_errors(
     matrix: RateMatrix,
     slopes: Floats,
     measured: Mapping[Measurement, Floats],
     counts: Floats | None,
-) -> float:
+) -> Floats:
     if measured.keys() == {"decision"}:
         return matrix.standard_error(slopes, measured["decision"], counts)
-    return matrix.standard_error_of(slopes, measured) if counts is None else np.nan
+    if counts is not None:
+        return np.full(len(slopes), np.nan)
+    return matrix.standard_error_of(slopes, measured)
 
 
 def _is_measurable(goal: Goal) -> bool:

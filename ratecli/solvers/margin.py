@@ -29,7 +29,7 @@ from ratecli.solvers.seldonian.scores import (
 )
 from ratecli.solvers.seldonian.solver import PASS_KEY
 
-GUARD_VERSION = 8
+GUARD_VERSION = 9
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of times that a problem is solved."""
@@ -195,7 +195,10 @@ def _margin_of_test(guard: MarginSpec, problem: Problem, solution: Solution) -> 
 
 
 def _with_path(
-    solve: Callable[[Array], Solution], found: Solution, start: Array | float, end: Array | float
+    solve: Callable[[Array, Solution], Solution],
+    found: Solution,
+    start: Array | float,
+    end: Array | float,
 ) -> Solution:
     """Solve with margins from larger than `start` down to `end` (J,): candidates for the test.
 
@@ -207,7 +210,7 @@ def _with_path(
     steps = range(-SAFER_STEPS, PATH_STEPS + 1) if change.any() else [0]
     path = list[Mapping[str, Classifier]]()
     for step in steps:
-        solution = solve(start + step / PATH_STEPS * change) if step else found
+        solution = solve(start + step / PATH_STEPS * change, found) if step else found
         statuses = {"solved"} if step < 0 else USABLE_STATUSES
         if not step or (solution.variants and solution.status in statuses):
             path.append(solution.variants)
@@ -259,7 +262,7 @@ class _Search:
             if target is None or np.array_equal(target, last.by):
                 break
             by = start + step * (target - start)
-            solution = self.solve(by)
+            solution = self.solve(by, last.solution)
             if solution.variants:
                 tried.append(self.attempt(solution, judge, by))
             if solution.variants and self.is_useful(tried[-1]):
@@ -268,12 +271,14 @@ class _Search:
                 step /= 2
         return tried
 
-    def solve(self, by: Array) -> Solution:
-        """Solve the problem with constraints tightened by amounts (J,).
+    def solve(self, by: Array, near: Solution) -> Solution:
+        """Solve the problem with constraints tightened by amounts (J,), perhaps starting from
+        another solution.
 
         The solution has no variants if the tightened constraints contradict each other.
         """
-        tightened = _tighten_problem(self.problem, by)
+        main = next(iter(near.variants.values()))
+        tightened = replace(_tighten_problem(self.problem, by), near=main)
         if not _can_hold(tightened.constraints):
             return Solution({}, "infeasible")
         solution = self.solver.solve(tightened, self.rng, self.progress)
@@ -500,29 +505,30 @@ class _NormalJudge:
     prior: float = PRIOR_ROWS
 
     def __call__(self, rows: Problem, decisions: Array) -> Array:
-        matrix, index = rows.rates, rows.rates.index()
-        rates, found = rows.measured(decisions), list[tuple[float, float]]()
-        for goal in rows.constraints:
-            undefined = any_undefined(goal.ratios, rates[:, None], index).any()
-            for piece in goal.pieces:
-                value, error = float(values(piece, rates[:, None], index)[0]), 0.0
-                if self.level is not None and not undefined:
-                    slopes = tangent(piece, rates, index).slopes
-                    if rows.label_range is None:
-                        known = matrix.standard_error(slopes, decisions, rows.counts)
-                        added = float(
-                            slopes**2 @ _unseen_variance(rates, matrix.totals, self.prior)
-                        )
-                    else:
-                        known = matrix.standard_error_of(slopes, rows.measurements(decisions))
-                        added = 0.0
-                    error = self.share * EXTRA_NOISE * math.hypot(known, math.sqrt(added))
-                found.append((np.nan if undefined else value, error))
-        plain, errors = np.array(found).T
-        biased = np.asarray(plain + self.bias)
+        index, rates = rows.rates.index(), rows.measured(decisions)
+        undefined = np.repeat(
+            [any_undefined(goal.ratios, rates[:, None], index).any() for goal in rows.constraints],
+            [len(goal.pieces) for goal in rows.constraints],
+        )
+        plain = np.array([values(piece, rates[:, None], index)[0] for piece in rows.pieces])
+        biased = np.asarray(np.where(undefined, np.nan, plain) + self.bias)
         if self.level is not None:
+            slopes = [tangent(piece, rates, index).slopes for piece in rows.pieces]
+            errors = self._errors(rows, decisions, rates, np.array(slopes))
+            errors = np.where(undefined, 0.0, errors)
             biased = biased + _deviates(biased, errors, self.level) * errors
         return np.asarray(np.nan_to_num(biased, nan=UNDEFINED_SHORTFALL))
+
+    def _errors(self, rows: Problem, decisions: Array, rates: Array, slopes: Array) -> Array:
+        """Return the standard errors (J,) of pieces with gradients `slopes` (J, K)."""
+        matrix = rows.rates
+        if rows.label_range is None:
+            known = matrix.standard_error(slopes, decisions, rows.counts)
+            added = slopes**2 @ _unseen_variance(rates, matrix.totals, self.prior)
+        else:
+            known = matrix.standard_error_of(slopes, rows.measurements(decisions))
+            added = np.zeros(len(slopes))
+        return np.asarray(self.share * EXTRA_NOISE * np.hypot(known, np.sqrt(added)))
 
 
 _PLAIN = _NormalJudge()

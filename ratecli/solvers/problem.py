@@ -69,6 +69,8 @@ class Problem:
         How a row of features holds the steps of an episode, if each is one.
     seed
         Seed of fits that algorithms share.
+    near
+        The classifier of a similar problem on the same rows, from which a search may start.
     """
 
     X: Features
@@ -87,6 +89,7 @@ class Problem:
     column_layout: ColumnLayout | None = None
     episodes: EpisodeLayout | None = None
     seed: int = 0
+    near: Classifier | None = None
 
     @property
     def layout(self) -> ColumnLayout:

@@ -224,7 +224,7 @@ def _excess(problem: Problem, rates: Array, decisions: Array, estimates: Array) 
             value = float(values(piece, rates[:, None], index)[0])
             slopes = tangent(piece, rates, index).slopes
             errors = [
-                problem.rates.standard_error(slopes, measured[of], problem.counts)
+                float(problem.rates.standard_error(slopes, measured[of], problem.counts))
                 for of in {leaf.rate.of for leaf in ex.leaves(piece)}
             ]
             excess = max(excess, value - max(errors, default=0.0))

@@ -24,7 +24,7 @@ from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, Tangents, optimiz
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram
 from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
-from ratecli.solvers.oracles.choice import is_ensemble, make_oracle, make_oracle_rows
+from ratecli.solvers.oracles.choice import LINEAR_ORACLE, is_ensemble, make_oracle, make_oracle_rows
 from ratecli.solvers.problem import ERROR_RATE, Problem, sum_by_goal
 
 if TYPE_CHECKING:
@@ -123,11 +123,15 @@ class ColumnGeneration:
         self._add(classifier)
         self.ended = False
 
-    def turn_to(self, room: Problem | None) -> None:
-        """Continue with the problem `room` if constraints do not affect the optimum."""
+    @property
+    def has_room(self) -> bool:
+        """Whether the search has ended and constraints do not affect the optimum."""
         price = float(np.abs(self.found.multipliers).sum())
-        if room is not None and self.found.feasible and self.ended and price <= self.gap:
-            self._aim, self._tangents, self.ended = RateProgram.of(room), (), False
+        return self.found.feasible and self.ended and price <= self.gap
+
+    def turn_to(self, other: Problem) -> None:
+        """Continue with another problem on the same rates."""
+        self._aim, self._tangents, self.ended = RateProgram.of(other), (), False
 
     def _step(self) -> str:
         """Find the best mixture and ask the oracle at its prices; return a message."""
@@ -199,6 +203,9 @@ def find_mixture(
     program = RateProgram.of(judged)
     search = ColumnGeneration(program, rows, oracle, solver.gap, solver.calls, CAUTIONS)
     search.start(np.array([float(leaf == ERROR_RATE) for leaf in judged.rates.leaves]))
+    if solver.model == LINEAR_ORACLE and isinstance(problem.near, MixtureClassifier):
+        for member in problem.near.members:
+            search.add(member)
     search.run(progress)
     for _ in range(MAX_SINGLES):
         single, key = _best_single(search, search.mixture)
@@ -209,8 +216,9 @@ def find_mixture(
     multipliers = sum_by_goal(search.program.owners, search.found.multipliers)
     # the objective is at least this, provided that the oracle's answers are the cheapest
     least = search.objective - float(search.trace[-1]["gap"])
-    search.turn_to(max_slack_problem(judged, least + solver.gap))
-    search.run(progress)
+    if search.has_room and (room := max_slack_problem(judged, least + solver.gap)):
+        search.turn_to(room)
+        search.run(progress)
     main = search.mixture
     variants: dict[str, Classifier] = {
         "stochastic": main,
