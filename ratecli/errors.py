@@ -226,7 +226,7 @@ _CODES = (
     ("W306", "The optimum of a plot is unknown.", "Remove `optimum: true`."),
     ("W307", "The objective is minimized, but higher is better.", "Put a minus before it."),
     ("W401", "A group has few rows, or is left out because of it.", "Use more rows."),
-    ("W402", "A constraint holds on training rows, not on test rows.", "See `holds`, `safety`."),
+    ("W402", "A constraint holds on training rows only.", "See `holds`, `safety`."),
     ("W403", "The held-out last rows differ from the others.", "Remove `order: positional`."),
     ("W404", "A table has values that no training row had.", "They count as unknown values."),
     ("W405", "A table lacks numbers that a model uses.", "The training mean replaces them."),

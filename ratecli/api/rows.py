@@ -132,7 +132,7 @@ class InputRows:
 
 @contextmanager
 def sensitive_hints(way: str) -> Iterator[None]:
-    """Add to an E205 without a suggestion how a column is passed beside X.
+    """Say how a column is passed beside X (E205 without a suggestion) and cut into groups (E304).
 
     `way` is the hint, with `{passed}` in place of the argument.
     """
@@ -143,6 +143,8 @@ def sensitive_hints(way: str) -> Iterator[None]:
 
 
 def _with_hint(fault: Diagnostic, way: str) -> Diagnostic:
+    if fault.code == "E304" and (fault.help or "").startswith("cut it"):
+        return replace(fault, help="pass a cut column: pandas.cut(VALUES, [LOW, ..., HIGH])")
     if fault.code != "E205" or (fault.help or "").startswith("did you mean"):
         return fault
     name = fault.message.partition("'")[2].partition("'")[0]
@@ -184,7 +186,14 @@ def infer_column_types(frame: pd.DataFrame, what: str) -> pd.DataFrame:
 
 
 def to_arrow_table(frame: pd.DataFrame, what: str) -> pa.Table:
-    """Convert a DataFrame; raise E411 for a column with values of several types."""
+    """Convert a DataFrame; raise E411 for a column with values of several types.
+
+    The intervals of `pandas.cut` become text.
+    """
+    frame = frame.copy(deep=False)
+    for name, column in frame.items():
+        if isinstance(getattr(column.dtype, "categories", None), pd.IntervalIndex):
+            frame[name] = column.map(str, na_action="ignore")
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -200,7 +209,7 @@ def _sensitive_frame(sensitive: Any, count: int) -> pd.DataFrame:
     if isinstance(sensitive, pd.DataFrame):
         framed = sensitive
     elif isinstance(sensitive, Mapping):
-        framed = pd.DataFrame({name: np.asarray(values) for name, values in sensitive.items()})
+        framed = pd.DataFrame({name: pd.Series(values).array for name, values in sensitive.items()})
     else:
         column = pd.Series(sensitive)
         framed = column.to_frame(SENSITIVE_NAME if column.name is None else column.name)

@@ -165,6 +165,8 @@ class Batch:
         outcome, ledger = end.result
         self._code = max(self._code, outcome.exit_code)
         self._print_named(end.request, [*outcome.warnings, *warn_unmet_expectations(ledger)])
+        for line in _reasons("no solution", outcome.unsolved) if self.quiet else ():
+            typer.echo(terminal_safe(line), err=True)
         for name, result in outcome.failed if self.verbose else ():
             details = result.info.get("traceback", result.reason)
             typer.echo(terminal_safe(f"{name}\n{details}"), err=True)

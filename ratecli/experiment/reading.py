@@ -112,7 +112,9 @@ class ParsedRules:
             else:
                 groups |= {("groups", name, pool): text for pool, text in group.items()}
         trees = parsed(values, parse_expression), parsed(rules, parse_constraint)
-        return cls(*trees, parsed(groups, parse_conditions), tuple(faults))
+        # a faulty group is defined, too, so that rules that name it have no error of their own
+        conditions = dict.fromkeys(groups, ()) | parsed(groups, parse_conditions)
+        return cls(*trees, conditions, tuple(faults))
 
     def group_loc(self, name: str, pool: DatasetNames) -> Loc:
         """Return the location of a group's conditions for these data sets."""

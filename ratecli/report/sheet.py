@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -180,7 +181,8 @@ def to_markdown(sheet: Sheet) -> str:
 
 def _escape(text: str) -> str:
     flat = " ".join(text.split())
-    return flat.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    flat = flat.replace("\\", "\\\\").replace("|", "\\|")
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", flat)  # what could begin an HTML tag
 
 
 def identity_columns(ledger: Ledger) -> list[str]:

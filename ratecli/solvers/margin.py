@@ -344,6 +344,8 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, nam
     where = "training" if search.rows is problem else "validation"
     reason = f"too few {where} rows for '{name}' to hold on new rows with probability "
     reason += f"{judge.level:g}"
+    if search.rows is problem and math.isfinite(search.limit):
+        reason += f" in a model that keeps {1 - MAX_COST:.0%} of its gain over a constant {kind}"
     counts = search.rows.counts
     rows = search.rows.rates.sums.shape[1] if counts is None else round(counts.sum())
     if useful is None:

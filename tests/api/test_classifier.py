@@ -371,6 +371,12 @@ def test_arrays_with_sensitive_features(loans):
     frame.fit(table, y, sensitive_features={"sex": list(X["sex"])})
     assert array.objective_ == pytest.approx(frame.objective_)
     assert (array.predict(scaled) == frame.predict(table)).all()
+    cut = pd.cut(numbers[:, 0], np.quantile(numbers[:, 0], [0, 0.5, 1]), include_lowest=True)
+    ages = RateConstrainedClassifier(constraints="max_gap(tpr, by=age) <= 0.1", holds="train")
+    ages.fit(scaled, y, sensitive_features={"age": cut})
+    assert max(ages.violations_.values()) <= 1e-6
+    with pytest.raises(ValueError, match="pass a cut column: pandas"):
+        ages.fit(scaled, y, sensitive_features={"age": numbers[:, 0]})
     alone = RateConstrainedClassifier(constraints=RULE.replace("sex", "sensitive"))
     alone.fit(scaled, y, sensitive_features=X["sex"].to_numpy())
     assert (alone.predict(scaled) == array.predict(scaled)).all()

@@ -126,6 +126,20 @@ def test_warnings_of_small_groups_and_of_rules_that_always_hold(folder, cli):
     assert answer.code == 0
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "holds", "warns"),
+    [
+        ("thresholded", "new_rows", True),
+        ("thresholded", "train", False),
+        ("post_shift", "new_rows", False),
+    ],
+)
+def test_an_algorithm_that_ignores_holds_is_warned_of(folder, cli, algorithm, holds, warns):
+    text = f"{LOANS}constraints: {{a: tpr >= 0.5}}\nholds: {holds}\nalgorithms: [{algorithm}]\n"
+    (folder / "exp.yaml").write_text(text)
+    assert [code for code, *_ in warned(cli("validate", "exp.yaml").err)] == ["W402"] * warns
+
+
 PLOT = "report: {plots: [{kind: tradeoff, x: objective, y: error, variants: [⟦stochastc⟧]}]}\n"
 EXPECT = "expect: [{algorithm: unconstrained, variant: ⟦stochastic⟧, metric: error, at_most: 1}]\n"
 

@@ -408,7 +408,11 @@ OTHER = "x,when,year,delay,num,y,code\n" + "".join(
         (["--target", "num", "--group", "y"], "features include the groups: add them to drop"),
         (
             ["--target", "num", "--goal", "mse 0.1"],
-            "check    mse 0.1: the mse of the mean is 23.96",
+            "check    mse 0.1: the mse of the mean is 23.96, so this may be out of reach",
+        ),
+        (
+            ["--target", "num", "--goal", "mse 24"],
+            "check    mse 24: the mse of the mean is 23.96, so this may restrict no model",
         ),
         (
             ["--label", "y", "--group", "year", "--goal", "equal-opportunity 5%"],

@@ -302,3 +302,10 @@ def test_failures_come_first_and_large_changes_before_small_ones():
     found = [Finding(verdict, was=0.0, now=by, metric=f"{by}") for verdict, by in changes]
     check = CheckReport(Path("x.yaml"), "x", None, found)
     assert [row[4] for row in texts(findings_sheet(check))] == ["-0.03", "0.01", "0.5", "-0.9"]
+
+
+def test_violations_on_test_sets_come_first():
+    places = [("train", "violation.a"), ("test", "error"), ("test", "violation.a")]
+    found = [Finding(Verdict.REGRESSED, split=split, metric=metric) for split, metric in places]
+    check = CheckReport(Path("x.yaml"), "x", None, found)
+    assert check.of([Verdict.REGRESSED]) == [found[2], found[1], found[0]]

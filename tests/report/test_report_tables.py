@@ -156,14 +156,17 @@ def test_numbers_show_their_size(value, text):
 
 
 def test_markdown_is_aligned_and_cannot_be_broken_out_of():
-    rows = ((SheetCell("a|b\n<i>"), SheetCell("0.5 ± 0.1", 0.5)), (SheetCell("c"), SheetCell("12")))
+    rows = (
+        (SheetCell("a|b\n<i>"), SheetCell("0.5 ± 0.1", 0.5)),
+        (SheetCell("<= 1"), SheetCell("12")),
+    )
     assert to_markdown(Sheet("T", ("name", "x"), rows)).splitlines() == [
         "## T",
         "",
         "| name        |         x |",
         "| ----------- | --------: |",
         "| a\\|b &lt;i> | 0.5 ± 0.1 |",
-        "| c           |        12 |",
+        "| <= 1        |        12 |",
     ]
 
 

@@ -350,8 +350,10 @@ def _strict_goals(goals: Sequence[StarterGoal], groups: Groups, label: Floats) -
     counted = {"selection_rate": label >= 0, "tpr": label == 1, "fpr": label == 0}
     for goal in goals:
         assert goal.limit is not None
-        if goal.rate == "mse" and goal.limit < MIN_MSE_SHARE * (mse := np.nanvar(label)):
-            yield f"{goal}: the mse of the mean is {mse:.4g}, so this may be out of reach"
+        mse = float(np.nanvar(label))
+        if goal.rate == "mse" and not MIN_MSE_SHARE * mse <= goal.limit < mse:
+            what = "may restrict no model" if goal.limit >= mse else "may be out of reach"
+            yield f"{goal}: the mse of the mean is {mse:.4g}, so this {what}"
         if goal.rate not in counted or not goal.by_groups or len(groups.members) < 2:
             continue
         rows = {name: (own & counted[goal.rate]).sum() for name, own in groups.members.items()}

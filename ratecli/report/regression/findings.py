@@ -14,6 +14,7 @@ from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
 from ratecli.errors import Diagnostic, Loc
+from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.report.expectations import Verdict
 from ratecli.report.sheet import (
     Sheet,
@@ -140,10 +141,18 @@ class CheckReport:
         return Counter(sorted((each.verdict for each in self.findings), key=list(Verdict).index))
 
     def of(self, verdicts: Collection[Verdict]) -> list[Finding]:
-        """Return findings with these verdicts, in the order of verdicts, largest changes first."""
-        found = [each for each in self.findings if each.verdict in verdicts]
+        """Return findings with these verdicts, in the order of verdicts.
+
+        Of one verdict, test sets come first, then violations, then the largest changes.
+        """
         order = list(Verdict)
-        return sorted(found, key=lambda x: (order.index(x.verdict), -abs(x.difference or 0.0)))
+
+        def place(each: Finding) -> tuple[int, bool, bool, float]:
+            is_violation = each.metric.startswith(VIOLATION_PREFIX)
+            size = abs(each.difference or 0.0)
+            return order.index(each.verdict), each.split != "test", not is_violation, -size
+
+        return sorted((each for each in self.findings if each.verdict in verdicts), key=place)
 
 
 def to_junit(checks: Sequence[CheckReport]) -> bytes:
