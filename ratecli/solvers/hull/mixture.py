@@ -207,23 +207,22 @@ def find_mixture(
         for member in problem.near.members:
             search.add(member)
     search.run(progress)
+    single, key = _best_single(search, search.mixture)
     for _ in range(MAX_SINGLES):
-        single, key = _best_single(search, search.mixture)
         if key >= search.key or len(search.trace) >= search.calls:
             break
         search.add(single)
         search.run(progress)
+        single, key = _best_single(search, search.mixture)
     multipliers = sum_by_goal(search.program.owners, search.found.multipliers)
     # the objective is at least this, provided that the oracle's answers are the cheapest
     least = search.objective - float(search.trace[-1]["gap"])
     if search.has_room and (room := max_slack_problem(judged, least + solver.gap)):
         search.turn_to(room)
         search.run(progress)
+        single, _ = _best_single(search, search.mixture)
     main = search.mixture
-    variants: dict[str, Classifier] = {
-        "stochastic": main,
-        "deterministic": _best_single(search, main)[0],
-    }
+    variants: dict[str, Classifier] = {"stochastic": main, "deterministic": single}
     variants |= deterministic_variants(main, rng if solver.hashed else None)
     unseen = is_ensemble(solver.model) and solver.scores != "in_sample"
     found = None
