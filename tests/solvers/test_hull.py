@@ -1,5 +1,6 @@
 import contextlib
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -376,6 +377,17 @@ def test_constraints_that_cost_nothing_hold_with_the_largest_slack(seed):
     assert found.status == "solved"
     assert program.value(program.objective, rates) <= 1e-4 + 1e-6
     assert program.excess(rates) == pytest.approx(least.value, abs=3e-4)
+
+
+def test_a_search_from_a_mixture_finds_nothing_worse():
+    """With one call, and the mixture of a stricter rule, which few calls cannot find."""
+    rows = smooth_rows(0)
+    strict, loose = (problem(rows, Rules({"p": f"positive_rate <= {most}"})) for most in (0.2, 0.22))
+    near = best(strict).variants["stochastic"]
+    found = best(replace(loose, near=near), calls=1)
+    assert found.trace[0]["violation"] == 0
+    assert found.trace[0]["objective"] <= strict.value(near) + 1e-9
+    assert best(loose, calls=1).trace[0]["objective"] > strict.value(near) + 1e-3
 
 
 OPPOSED = Rules({"a": "positive_rate >= 0.6", "b": "positive_rate <= 0.4"})
