@@ -92,11 +92,15 @@ class Candidate:
         return cls(group, objective, share, violation, min(levels, default=None), is_kept)
 
     @property
-    def rank(self) -> tuple[bool, float, float]:
-        """Order by objective if constraints hold often enough, else by how often they do."""
+    def rank(self) -> tuple[bool, bool, bool, float, float]:
+        """Order by objective if constraints hold often enough, else by how often they do.
+
+        Constants come after other models, and those that only `holds` promises after measured ones.
+        """
         if self.is_kept:
-            return False, self.objective.mean or 0.0, -self.share
-        return True, -self.share, float(np.nan_to_num(self.violation, nan=math.inf))
+            place = self.is_constant, not self.is_measured
+            return False, *place, self.objective.mean or 0.0, -self.share
+        return True, False, False, -self.share, float(np.nan_to_num(self.violation, nan=math.inf))
 
     @property
     def is_measured(self) -> bool:
@@ -137,10 +141,11 @@ def answers(ledger: Ledger) -> list[Answer]:
     """Return the answer of each task.
 
     The best has the lowest mean objective among the groups whose constraints hold in a share of the
-    trials of at least `DEFAULT_LEVEL`, and those that should hold with a stated probability which
-    the test sets do not contradict. It has a model in at least half of the trials. If there is
-    none, the one whose constraints hold most often counts as best. A task is a point of the file's
-    own sweep, together with the values of names used in constraints or the objective.
+    trials of at least `DEFAULT_LEVEL`; if there are none, among those that should hold with a
+    stated probability which the test sets do not contradict. It has a model in at least half of the
+    trials, and is better than a constant if another one is. If there is none, the one whose
+    constraints hold most often counts as best. A task is a point of the file's own sweep, together
+    with the values of names used in constraints or the objective.
     """
     return ledger.cached("answers", lambda: _answers(ledger))
 
@@ -238,13 +243,14 @@ def best_sheet(ledger: Ledger) -> Sheet:
     note = f"The best setting has the {ShownObjective.of(ledger).best} on {split} rows."
     if ledger.constraints:
         note += (
-            f" Its constraints hold in {DEFAULT_LEVEL:.0%} of the trials with a model, or with the "
-            "probability that `holds` states, if the test sets are consistent with that; and at "
-            "least half of its trials have a model. `satisfied in` counts the trials whose "
-            "constraints hold on these rows. `holds in` estimates the share of trials whose "
-            "constraints hold in the population, of which these rows are a sample. The objective "
-            "is slightly optimistic, because the setting was chosen on these rows. `cost` is the "
-            "mean difference from the algorithm without constraints, over the seeds that have both."
+            f" Its constraints hold in {DEFAULT_LEVEL:.0%} of the trials with a model or, if no "
+            "setting reaches that, with the probability that `holds` states, if the test sets are "
+            "consistent with that; and at least half of its trials have a model. `satisfied in` "
+            "counts the trials whose constraints hold on these rows. `holds in` estimates the "
+            "share of trials whose constraints hold in the population, of which these rows are a "
+            "sample. The objective is slightly optimistic, because the setting was chosen on these "
+            "rows. `cost` is the mean difference from the algorithm without constraints, over the "
+            "seeds that have both."
         )
     note += " Each trial's models are in a folder below `models`: `ratecli predict FOLDER TABLE`."
     rows = [_best_row(ledger, each, split) for each in found]

@@ -236,6 +236,21 @@ def test_a_best_setting_that_is_no_better_than_a_constant_is_marked():
 MOSTLY_BAD, BALANCED = (0.1, 0.12, 0.08, 0.1, -0.1), (0.1, -0.12, 0.08, -0.1, -0.1)
 
 
+def with_noise(ledger, error, levels):
+    """Add the standard error of violations, and the stated level of each label, None for none."""
+    metrics, results = {each.metrics["violation.parity"] for each in ledger.plan}, {}
+    for trial in ledger.plan:
+        result, level = ledger.results[trial.key], levels[trial.label]
+        ((metric, value),) = ((v.metric, v.value) for v in result.values if v.metric in metrics)
+        info = {
+            "levels": {} if level is None else {"main": level},
+            "pieces": {"main": {metric: [(value, error)]}},
+            "test": (trial.key, 0.0),
+        }
+        results[trial.key] = replace(result, info=result.info | {NEW_DATA_KEY: info})
+    return replace(ledger, results=results)
+
+
 @pytest.mark.parametrize(("values", "error", "level", "name"), [
     (MOSTLY_BAD, 0.0, None, "none (closest: a (main))"),
     (MOSTLY_BAD, 0.0, 0.9, "none (closest: a (main))"),  # contradicted: without noise, it is violated
@@ -246,22 +261,24 @@ MOSTLY_BAD, BALANCED = (0.1, 0.12, 0.08, 0.1, -0.1), (0.1, -0.12, 0.08, -0.1, -0
 def test_a_stated_probability_counts_unless_test_sets_contradict_it(values, error, level, name):
     trials = [(0.2, each) for each in values]
     ledger = ledger_of({("a", (("kappa", kappa),)): trials for kappa in (1, 2)})
-    metrics, results = {each.metrics["violation.parity"] for each in ledger.plan}, {}
-    for key, result in ledger.results.items():
-        ((metric, value),) = ((v.metric, v.value) for v in result.values if v.metric in metrics)
-        levels = {} if level is None else {"main": level}
-        info = {
-            "levels": levels,
-            "pieces": {"main": {metric: [(value, error)]}},
-            "test": (key, 0.0),
-        }
-        results[key] = replace(result, info={NEW_DATA_KEY: info})
-    found = replace(ledger, results=results)
+    found = with_noise(ledger, error, dict.fromkeys("a", level))
     for row in best_sheet(found).rows:
         assert row[1].text == name
         assert row[3].text.endswith(" (stated: 0.9)") == (level is not None)
     start = "At 2 of 2 values of kappa, a setting is trained to satisfy the constraints on new rows"
     assert answer_sentences(found)[0].startswith(start) == (name == "a (main)")
+
+
+@pytest.mark.parametrize(("constant", "name"), [(None, "safe (main)"), (0.3, "cheap (main)")])
+def test_measured_settings_are_better_than_promised_ones_but_not_constants(constant, name):
+    """The cheap one is promised to hold with probability 0.9; the safe one is measured to hold."""
+    cheap, safe = ([(cost, each) for each in BALANCED] for cost in (0.2, 0.3))
+    ledger = ledger_of({("cheap", ()): cheap, ("safe", ()): [(cost, -1.0) for cost, _ in safe]})
+    for trial in ledger.plan if constant else ():
+        info = {BEST_CONSTANT_KEY: {"test": constant}}
+        ledger.results[trial.key] = replace(ledger.results[trial.key], info=info)
+    noisy = with_noise(ledger, 0.2, {"cheap": 0.9, "safe": None})
+    assert best(noisy)[0][0] == name
 
 
 def test_status_counts_models_that_are_no_better_than_a_constant():

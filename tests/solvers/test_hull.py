@@ -382,7 +382,9 @@ def test_constraints_that_cost_nothing_hold_with_the_largest_slack(seed):
 def test_a_search_from_a_mixture_finds_nothing_worse():
     """With one call, and the mixture of a stricter rule, which few calls cannot find."""
     rows = smooth_rows(0)
-    strict, loose = (problem(rows, Rules({"p": f"positive_rate <= {most}"})) for most in (0.2, 0.22))
+    strict, loose = (
+        problem(rows, Rules({"p": f"positive_rate <= {most}"})) for most in (0.2, 0.22)
+    )
     near = best(strict).variants["stochastic"]
     found = best(replace(loose, near=near), calls=1)
     assert found.trace[0]["violation"] == 0
