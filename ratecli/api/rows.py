@@ -192,7 +192,8 @@ def to_arrow_table(frame: pd.DataFrame, what: str) -> pa.Table:
     """
     frame = frame.copy(deep=False)
     for name, column in frame.items():
-        if isinstance(getattr(column.dtype, "categories", None), pd.IntervalIndex):
+        kind = getattr(column.dtype, "categories", column).dtype
+        if isinstance(kind, pd.IntervalDtype):
             frame[name] = column.map(str, na_action="ignore")
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)

@@ -19,7 +19,7 @@ from ratecli.cli.results import JOINED_REPORT
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.store import lock_results
-from ratecli.ledger.view import Ledger
+from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.render import terminal_safe
 from ratecli.report.answer import answer_sentences, answers
 from ratecli.report.expectations import Verdict, compare_expectations, warn_unmet_expectations
@@ -206,7 +206,8 @@ def _use_of_model(outcome: RunOutcome, ledger: Ledger) -> list[str]:
         return []
     answer, group = kept[-1], kept[-1].best.group
     for folder, trial in trials_with_files(ledger).items():
-        if (trial.label, trial.point) == (group.label, group.point):
+        has_model = ledger.status(trial) in MEASURED_STATUSES
+        if has_model and (trial.label, trial.point) == (group.label, group.point):
             models = outcome.folder / "models"
             variant = f" --variant {group.variant}" if group.variant else ""
             line = f"predict  ratecli predict {models / folder} TABLE{variant}"

@@ -18,6 +18,9 @@ from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.solvers.base import ConstraintName, Solver
 from ratecli.solvers.registry import all_algorithms
 
+TUNE = "tune"
+"""The key of the options to tune."""
+
 
 @cache
 def solver_class(name: str) -> type[Solver]:
@@ -35,10 +38,6 @@ def usable_solver_class(name: str) -> type[Solver]:
     if missing is not None:
         raise FaultError(missing)
     return found
-
-
-TUNE = "tune"
-"""The key of the options to tune."""
 
 
 def usable_solvers() -> Iterator[tuple[str, type[Solver]]]:

@@ -205,12 +205,12 @@ class RateMatrix:
     def standard_error(
         self, slopes: Floats, decisions: Floats, counts: Floats | None = None
     ) -> Floats:
-        """Return the standard errors (...) of functions of the rates, by the delta method.
+        """Return the standard errors of functions of the rates, by the delta method.
 
-        `slopes` (..., K) are their gradients at the rates. Rows are treated as a random sample and
-        `decisions` (n,) as fixed. NaN if a rate is over no rows. With `counts` (n,), each column
-        stands for that many rows that count alike, of which a share `decisions` is decided
-        positively.
+        `slopes` (..., K) are their gradients at the rates; the result has the leading axes. Rows
+        are treated as a random sample and `decisions` (n,) as fixed. NaN if a rate is over no rows.
+        With `counts` (n,), each column stands for that many rows that count alike, of which a share
+        `decisions` is decided positively.
         """
         no = self.against - self.members * self.rates(decisions)[:, None]
         if counts is None:
@@ -221,9 +221,10 @@ class RateMatrix:
         return self._deviations(slopes, products)
 
     def _deviations(self, slopes: Floats, products: sparse.csr_array) -> Floats:
-        """Return the standard deviations (...) of functions with gradients `slopes` (..., K).
+        """Return the standard errors of functions with gradients `slopes` (..., K).
 
-        `products` (K, K) are those of the deviations of the rates' sums.
+        `products` (K, K) has, for each pair of rates, the sum over rows of the products of their
+        deviations from the mean.
         """
         shares = np.where(slopes == 0, 0.0, _divide(slopes, self.totals, np.nan))
         squares = (shares @ products.toarray() * shares).sum(axis=-1)

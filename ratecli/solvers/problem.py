@@ -175,6 +175,7 @@ class Problem:
         """Return the problem on some of the rows, with rates of these alone."""
         return replace(
             self,
+            near=None,
             X=take_rows(self.X, rows),
             rates=self.rates.on(rows),
             slices={text: mask[rows] for text, mask in self.slices.items()},

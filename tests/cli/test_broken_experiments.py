@@ -130,12 +130,14 @@ def test_warnings_of_small_groups_and_of_rules_that_always_hold(folder, cli):
     ("algorithm", "holds", "warns"),
     [
         ("thresholded", "new_rows", True),
+        ("thresholded", "validation", True),
         ("thresholded", "train", False),
+        ("{thresholded: {holds: train}}", "new_rows", False),
         ("post_shift", "new_rows", False),
     ],
 )
 def test_an_algorithm_that_ignores_holds_is_warned_of(folder, cli, algorithm, holds, warns):
-    text = f"{LOANS}constraints: {{a: tpr >= 0.5}}\nholds: {holds}\nalgorithms: [{algorithm}]\n"
+    text = f"{LOANS.replace('200', '200, split: {validation: 0.2}')}constraints: {{a: tpr >= 0.5}}\nholds: {holds}\nalgorithms: [{algorithm}]\n"
     (folder / "exp.yaml").write_text(text)
     assert [code for code, *_ in warned(cli("validate", "exp.yaml").err)] == ["W402"] * warns
 

@@ -112,6 +112,15 @@ def with_cell(column, value, every=1):
     return change
 
 
+@pytest.mark.parametrize("goal", ["equalized-odds", "predictive-parity"])
+@pytest.mark.usefixtures("table")
+def test_algorithms_in_comments_support_the_goal(folder, cli, goal):
+    assert cli(*own("--positive", "yes", "--goal", goal)).code == 0
+    text = (folder / "exp.yaml").read_text("utf-8")
+    (folder / "exp.yaml").write_text(text.replace("# - ", "- "))
+    assert cli("validate", "exp.yaml").code == 0
+
+
 @pytest.mark.usefixtures("table")
 def test_own_table_from_init_to_plot(folder, cli):
     answer = cli(*own("--positive", "yes"))
@@ -138,6 +147,8 @@ def test_own_table_from_init_to_plot(folder, cli):
     assert answer.code == 0
     assert (folder / "results" / "exp" / "figures" / "tradeoff.svg").is_file()
     predict = next(line for line in answer.out.splitlines() if line.startswith("predict"))
+    folder_of_model = "results/exp/models/unconstrained-limit=0.2-seed=0"
+    assert predict == f"predict  ratecli predict {folder_of_model} TABLE --variant deterministic"
     assert (
         cli(*predict.replace("TABLE", "t.csv").split()[2:], "-o", "d.csv", "--prefix", "p_").code
         == 0

@@ -82,8 +82,10 @@ def check_entry(
         # the audit must encode features as they are without the filter
         problem = "uses the stored model as it is, so a filter has no effect"
         yield error("E104", problem, "set filter: false here")
-    if found.role == "reads" and not found.hides_groups and experiment.holds == "new_rows":
-        message = f"'{entry.name}' ignores `holds` and uses training rows only"
+    holds = entry.holds or experiment.holds
+    reads = found.role == "reads" and not found.hides_groups and bool(experiment.constraints)
+    if reads and entry.holds is None and holds != "train":
+        message = f"'{entry.label}' ignores `holds: {holds}` and uses training rows only"
         hint = "use post_shift or another algorithm that enforces constraints on new rows"
         yield Diagnostic("W402", message, hint, loc=loc, key=True)
     idle = {

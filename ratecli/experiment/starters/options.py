@@ -84,8 +84,8 @@ class StarterOptions:
                 if mark := own.guess_separator(columns):
                     hint = own.SEPARATOR_HELP.format(mark=repr(mark))
                 raise FaultError(Diagnostic("E205", f"'{self.data}' has no column '{name}'", hint))
-        label, *others = self.columns or [""]
-        if label in others:
+        label = self.label or self.target
+        if label and label in (*self.group, self.score, self.deployed):
             message = f"'{label}' cannot be both the label and the group, score or decisions in use"
             raise FaultError(Diagnostic("E411", message, "name another column"))
 

@@ -64,7 +64,7 @@ DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
 THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(,\d{3})+")
 """Numbers with commas between thousands; `0,125` has a decimal comma."""
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
-IN_USE = "decisions in use: to train on them, too, add a copy of the column under another name"
+IN_USE = "decisions in use; to train on them, too, add a copy of the column under another name"
 MAX_STRAY_SHARE = 0.1
 """Largest share of texts in a column of numbers."""
 LEAK_AREA = 0.99
@@ -132,7 +132,7 @@ def own_table_starter(request: StarterOptions) -> Starter:
         notes += [f"goal     {goal}: {goal.requirement()}" for goal in goals]
     notes += [f"check    {line}" for line in _strict_goals(goals, groups, label)]
     notes.append(f"chosen   {algorithm}: {'the choice ' * why.startswith('if ')}{why}")
-    if named := _alternatives(request, algorithms):
+    if named := _alternatives(request, algorithms, goals):
         notes.append(f"others   {' and '.join(named)}: see the comments in the file")
     return Starter(text, tuple(notes), _check_starter(text, request.path))
 
@@ -151,9 +151,14 @@ def _algorithm(request: StarterOptions, goals: Sequence[StarterGoal]) -> tuple[s
     return name, use_of(name)
 
 
-def _alternatives(request: StarterOptions, algorithms: Iterable[str]) -> tuple[str, ...]:
+def _alternatives(
+    request: StarterOptions, algorithms: Iterable[str], goals: Sequence[StarterGoal]
+) -> tuple[str, ...]:
     """Return the algorithms that comments of the file name beside the chosen one."""
-    return ("post_shift", "majorize") if request.group and "mixture" in algorithms else ()
+    if not request.group or "mixture" not in algorithms:
+        return ()
+    affine = all(goal.name != "predictive-parity" for goal in goals)
+    return ("post_shift", "majorize") if affine else ("post_shift",)
 
 
 def _are_probabilities(column: pd.Series) -> bool:
@@ -448,9 +453,8 @@ def _write_starter(
         + f"  # {why}" * bool(why)
         for each, why in algorithms.items()
     ]
-    entries += [
-        f"  # - {each}  # {use_and_limits_of(each)}" for each in _alternatives(request, algorithms)
-    ]
+    alternatives = _alternatives(request, algorithms, goals)
+    entries += [f"  # - {each}  # {use_and_limits_of(each)}" for each in alternatives]
     target, several = goals[0], len(goals) > 1
     question = f"What {'do' if several else 'does'} the goal{'s' * several}"
     current = {"column": request.deployed, "positive": request.deployed_positive}

@@ -58,6 +58,7 @@ class SharedRowParts(NamedTuple):
 
 def find_shared_parts(X: sparse.csc_array) -> SharedRowParts | None:
     """Group adjacent columns while a group has few distinct row parts; None if it does not pay."""
+    X.sum_duplicates()
     m, d = X.shape
     groups = list[tuple[NDArray[np.intp], list[int]]]()
     most = max(1, int(MAX_PART_SHARE * X.nnz / max(m, 1)))
