@@ -19,7 +19,7 @@ from ratecli.solvers.base import ConstraintName, Solver
 from ratecli.solvers.registry import all_algorithms
 
 TUNE = "tune"
-"""The key of the options to tune."""
+"""The key in an algorithm's entry whose values are tried and chosen from."""
 
 
 @cache

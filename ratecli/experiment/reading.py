@@ -112,7 +112,7 @@ class ParsedRules:
             else:
                 groups |= {("groups", name, pool): text for pool, text in group.items()}
         trees = parsed(values, parse_expression), parsed(rules, parse_constraint)
-        # a faulty group is defined, too, so that rules that name it have no error of their own
+        # define faulty groups, too: rules that name them would otherwise report a second error
         conditions = dict.fromkeys(groups, ()) | parsed(groups, parse_conditions)
         return cls(*trees, conditions, tuple(faults))
 

@@ -95,7 +95,8 @@ class Candidate:
     def rank(self) -> tuple[bool, bool, bool, float, float]:
         """Order by objective if constraints hold often enough, else by how often they do.
 
-        Constants come after other models, and those that only `holds` promises after measured ones.
+        Settings that are measured to hold come before those that `holds` only promises, and
+        models that are no better than a constant come last.
         """
         if self.is_kept:
             place = self.is_constant, not self.is_measured

@@ -272,10 +272,10 @@ class _Search:
         return tried
 
     def solve(self, by: Array, near: Solution) -> Solution:
-        """Solve the problem with constraints tightened by amounts (J,), perhaps starting from
-        another solution.
+        """Solve the problem with its constraints tightened by amounts (J,).
 
-        The solution has no variants if the tightened constraints contradict each other.
+        The search may start from the solution `near`, which has variants. The returned one has none
+        if the tightened constraints contradict each other.
         """
         main = next(iter(near.variants.values()))
         tightened = replace(_tighten_problem(self.problem, by), near=main)

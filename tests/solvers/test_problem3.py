@@ -16,7 +16,7 @@ from scipy.optimize import linprog, minimize
 from ratecli.models.linear import ramp as ramp_of
 from ratecli.solvers.design_matrix import DesignMatrix, merge_equal_rows
 from ratecli.solvers.majorize import augmented, newton, newton_system
-from ratecli.solvers.majorize.augmented import AugmentedLagrangian, balance_slopes
+from ratecli.solvers.majorize.augmented import AugmentedLagrangian, _FixedPriceRun, balance_slopes
 from ratecli.solvers.majorize.convex import (
     COMPROMISE_GAP,
     FEASIBILITY_TOLERANCE,
@@ -26,6 +26,7 @@ from ratecli.solvers.majorize.convex import (
     StoppingRule,
 )
 from ratecli.solvers.majorize.cutting_plane import CuttingPlane, newton_svm
+from ratecli.solvers.majorize.newton import MoreauEnvelope
 
 
 def goal(problem: ConvexProblem, gap: float) -> StoppingRule:
@@ -160,6 +161,25 @@ def test_balanced_slopes_are_the_nearest_with_their_sum(seed):
         constraints={"type": "eq", "fun": lambda x: x.sum() - total, "jac": np.ones_like},
     )  # fmt: skip
     np.testing.assert_allclose(found, nearest.x, atol=1e-6)
+
+
+@pytest.mark.parametrize(("sigma", "enough"), [(1e-3, True), (1e3, False)])
+def test_balanced_slopes_are_a_dual_point(sigma, enough):
+    """Rows at a corner, many at a small sigma, are enough to balance the slopes, or all rows are moved."""
+    convex = instance(1, 1, "unregularized", "rates")
+    rows = convex.ramp.rows
+    search = _FixedPriceRun(convex, LIMITS, 10.0, np.zeros(rows.width))
+    w = np.random.default_rng(0).normal(size=rows.width)
+    envelope = MoreauEnvelope(search._prox(sigma), np.zeros(len(rows)), search.pulls)
+    here = envelope.enter(w, rows.scores(w), np.zeros(1))
+    slopes, pull = search._balanced(here)
+    up, down = convex.bounds(here.near.v)
+    assert slopes.sum() == pytest.approx(0, abs=1e-12)
+    assert (slopes <= up + 1e-15).all()
+    assert (-down <= slopes + 1e-15).all()
+    np.testing.assert_allclose(pull, rows.pull(slopes), atol=1e-12)
+    off_corners = (here.near.state & 3) != 0
+    assert (slopes == here.near.slopes)[off_corners].all() == enough
 
 
 @pytest.mark.parametrize("by", [1e-3, 0.1])

@@ -257,7 +257,7 @@ class _FixedPriceRun:
     def _balanced(self, here: EnvelopePoint) -> tuple[Array, Array]:
         """Return slopes (n,) that sum to 0, and X' times them, (width,).
 
-        Only slopes of rows at a corner of their hinge change, if that is enough.
+        If possible, only the slopes of rows at a corner of their hinge change.
         """
         near, rows, kind = here.near, self.problem.ramp.rows, self.problem.kind
         up, down = self.problem.bounds_by_kind(near.v)
