@@ -70,7 +70,7 @@ class TinyTable:
         """Return the rows as the runner represents them."""
         columns = {"g": self.group.astype(object)}
         names = np.full(len(self.label), "tiny")
-        return TrialData(Sample(columns, self.label, names, self.part, self.weight), self.X)
+        return TrialData(Sample(columns, self.label, names, self.part, self.weight), self.X.copy())
 
 
 def plain_table() -> TinyTable:

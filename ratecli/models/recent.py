@@ -60,7 +60,13 @@ def fixed_features(X: Features) -> Iterator[None]:
 
 
 def take_rows(X: Features, rows: NDArray[np.intp]) -> Features:
-    """Return X[rows]; in a block of `fixed_features` it is known which rows they are."""
+    """Return X[rows]; in a block of `fixed_features` it is known which rows they are.
+
+    Neighbouring rows of an array are a view of X, which must not be changed.
+    """
+    n = len(rows)
+    if n and rows[-1] - rows[0] == n - 1 and (np.diff(rows) == 1).all():
+        return mark_rows(X[rows[0] : rows[0] + n], X, rows)
     return mark_rows(X[rows], X, rows)
 
 

@@ -378,6 +378,8 @@ class Trial:
             levels = dict.fromkeys(list(predictions)[:1], case.guard.level)  # the main variant
         found = violation_pieces(self.rows, case.constraints, predictions)
         rows = np.flatnonzero(self.rows.sample.part == "test")
+        if self.rows.positions is not None:
+            rows = np.sort(self.rows.positions[rows])
         splits = self.rows.splits()
         share = splits.get("test", 0) / sum(splits.values())
         return {"levels": levels, "pieces": found, "test": [crc32(rows.tobytes()), share]}

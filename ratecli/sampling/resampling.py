@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.datasets.entry import SplitOptions
-from ratecli.datasets.split import assign_split_parts, reserve_safety_rows
+from ratecli.datasets.split import SPLIT_NAMES, assign_split_parts, reserve_safety_rows
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import random_stream
@@ -115,7 +115,9 @@ def split_dataset_rows(
 ) -> RowSplit:
     """Return the rows of the data set `name`.
 
-    A holdout does not affect the other rows. A `seed` in the split also fixes the holdout.
+    A holdout does not affect the other rows or the order. A `seed` in the split also fixes the
+    holdout. Rows of encoded features are ordered by part, so that those of the training rows are
+    not copied; a ready-made matrix stays as it is.
 
     Raises
     ------
@@ -125,7 +127,10 @@ def split_dataset_rows(
     own = seed if spec.seed is None else spec.seed
     if drawing.share is None:
         part = assign_split_parts(table, spec, random_stream(own, "split", name))
-        found = RowSplit(np.arange(len(table)), part)
+        order = np.arange(len(table))
+        if table.matrix is None:
+            order = np.concatenate([np.flatnonzero(part == each) for each in SPLIT_NAMES])
+        found = RowSplit(order, part[order])
     else:
         found = _resample_rows(len(table), drawing.share, random_stream(seed, "resample", name))
     if drawing.holdout is None:

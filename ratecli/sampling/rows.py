@@ -123,6 +123,7 @@ class TrialData:
     Each row of the data occurs `levels` times. `encoding` is JSON that describes how features are
     made of columns (`sampling.encoding`), `layout` says which belong to one column (None: each is
     a number). `before` are the rows before a filter weighted or dropped some, None without one.
+    `positions` are the rows' places in the tables, one after another; None if they are in order.
     With a `stream`, rows are not in memory: the sample consists of cells of rows with equal rates
     (`streaming.stream`), and X has no columns.
     """
@@ -136,6 +137,7 @@ class TrialData:
     layout: ColumnLayout | None = None
     episodes: EpisodeLayout | None = None
     true_returns: str = ""
+    positions: RowPositions | None = None
 
     def answers(
         self, classifiers: Mapping[str, Classifier], *, estimated: bool = True
@@ -373,6 +375,7 @@ def _stack_trial_data(
         layout=layout,
         episodes=tables[0].episodes,
         true_returns=true_returns(data.items[0].entry),
+        positions=rows,
     )
 
 

@@ -70,6 +70,7 @@ def by_hand(model, frame, X):
 def test_measured_rates_are_those_of_group_thresholds(folder):
     planned, result, frame = trained(folder)
     rows = load_trial_data(prepare(folder / "exp.yaml").data, 0)
+    frame = frame.iloc[rows.positions]
     assert rows.X.shape[1] == 2  # the group is no feature
     mixed = loads(result.models["stochastic"])
     parts = zip(mixed.members, mixed.chances, strict=True)
@@ -103,6 +104,7 @@ def test_stored_model_uses_the_groups_of_the_new_table(folder):
     assert outcome.counts == {"ok": 1}
     (planned,) = store.plan()
     known = measured_values(planned, store.result(planned.key))
+    frame = frame.iloc[rows.positions]
     expected = by_hand(model, frame, rows.X)
     for split in ("train", "test"):
         assert known["women", split] == expected[frame.part == split].mean()

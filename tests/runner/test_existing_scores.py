@@ -81,7 +81,7 @@ def test_group_thresholds_are_the_best_by_brute_force(folder):
     found = stored_models(store)["post_shift", "deterministic"]
     case = prepare(path).cases[1]
     rows = load_trial_data(prepare(path).data, 0, None, case.sampling)
-    decisions, own = rows.predictions(found).decisions, table()
+    decisions, own = rows.predictions(found).decisions, table().iloc[rows.positions]
     train = (own.part == "train").to_numpy()
     known = own[train]
     cuts = [-1, *sorted(set(known.risk))]
@@ -99,7 +99,7 @@ def test_a_score_is_no_feature_and_its_trial_has_no_other(folder):
     path = write(folder, FILE)
     prepared, risk = prepare(path), table().risk
     data = [load_trial_data(prepared.data, 0, None, case.sampling) for case in prepared.cases]
-    np.testing.assert_array_equal(data[0].X, risk.to_numpy()[:, None])
+    np.testing.assert_array_equal(data[0].X, risk.to_numpy()[data[0].positions, None])
     assert data[2].X.shape[1] == 3  # sex and x
     assert "risk" not in data[2].encoding.partition("others")[0]
 
@@ -197,12 +197,12 @@ def test_a_score_is_the_deployed_model(folder):
     values = {each.label: measured_values(each, store.result(each.key)) for each in store.plan()}
     assert values["audit"]["error", "test"] == values["now"]["error", "test"]
     assert values["audit"]["c", "test"] == 0 < values["fitted"]["c", "test"]
-    yes = table().risk > 0.25
     models = stored_models(store)
     sampling = prepare(folder / "exp.yaml").cases[2].sampling
     rows = load_trial_data(prepare(folder / "exp.yaml").data, 0, None, sampling)
-    changed = rows.predictions(models["fitted", "deterministic"]).decisions != yes
-    test = table().part == "test"
+    own = table().iloc[rows.positions]
+    changed = rows.predictions(models["fitted", "deterministic"]).decisions != (own.risk > 0.25)
+    test = own.part == "test"
     assert values["fitted"]["c", "test"] == pytest.approx(changed[test].mean(), abs=1e-12)
 
 

@@ -38,10 +38,10 @@ def test_stored_values_are_those_of_the_stored_model(folder):
     path = write(folder, BASE)
     outcome, store = run_file(path)
     assert outcome.counts == {"ok": 4}
-    frame = pd.read_csv(folder / "people.csv")
-    y, women = (frame.y == 1).to_numpy(), (frame.sex == "F").to_numpy()
     for (_, seed), (planned, result) in results_of(store).items():
         rows = load_trial_data(prepare(path).data, seed)
+        frame = pd.read_csv(folder / "people.csv").iloc[rows.positions]
+        y, women = (frame.y == 1).to_numpy(), (frame.sex == "F").to_numpy()
         for variant, blob in result.models.items():
             p = loads(blob).decide(rows.X)
             measured = measured_values(planned, result, variant)
@@ -68,9 +68,10 @@ def test_the_best_constant_decision_satisfies_the_constraints(folder, rule, deci
     _, store = run_file(path)
     label = (pd.read_csv(folder / "people.csv").y == 1).to_numpy()
     for (name, seed), (_, result) in results_of(store).items():
-        part = load_trial_data(prepared.data, seed).sample.part
+        rows = load_trial_data(prepared.data, seed)
         for split, found in result.info[BEST_CONSTANT_KEY].items():
-            errors = [np.mean(label[part == split] != each) for each in (0, 1)]
+            own = label[rows.positions[rows.sample.part == split]]
+            errors = [np.mean(own != each) for each in (0, 1)]
             ignores = name == "unconstrained"
             assert found == pytest.approx(min(errors) if ignores else errors[decision])
         assert set(result.info[BEST_CONSTANT_KEY]) == {"train", "test"}
@@ -81,7 +82,8 @@ def test_models_depend_on_training_rows_only(folder):
     _, store = run_file(path)
     before = {key: store.result(p.key).models for key, (p, _) in results_of(store).items()}
     frame = pd.read_csv(folder / "people.csv")
-    test = load_trial_data(prepare(path).data, 0).sample.part == "test"
+    rows = load_trial_data(prepare(path).data, 0)
+    test = rows.positions[rows.sample.part == "test"]
     frame.loc[test, ["x", "z"]] = 99.0
     frame.loc[test, "y"] = 1 - frame.loc[test, "y"]
     frame.to_csv(folder / "people.csv", index=False)
@@ -143,7 +145,7 @@ metrics: {all: error, a: 'error[a]', b: 'error[b]', cover: 'positive_rate[c]', a
 )
 def test_a_split_seed_fixes_the_split_for_all_seeds(folder, overrides, same):
     data = prepare(write(folder, BASE), overrides).data
-    one, two = (load_trial_data(data, seed).sample.part for seed in (0, 1))
+    one, two = (load_trial_data(data, seed).positions for seed in (0, 1))
     assert (one == two).all() == same
 
 
@@ -167,8 +169,8 @@ def test_decisions_of_the_deployed_model_may_be_words_that_the_file_names(folder
     decided = frame.old.to_numpy() == 1
     frame["old"] = np.where(decided, "keep", "remove")
     frame.to_csv(folder / "people.csv", index=False)
-    sample = load_trial_data(prepare(write(folder, text)).data, 0, "old").sample
-    np.testing.assert_array_equal(sample.deployed, decided)
+    rows = load_trial_data(prepare(write(folder, text)).data, 0, "old")
+    np.testing.assert_array_equal(rows.sample.deployed, decided[rows.positions])
     (fault,) = faults(write(folder, text.replace("keep", "stay")))
     assert "one must be 'stay'" in fault.help
 

@@ -70,7 +70,7 @@ def test_the_choice_depends_on_training_rows_only(folder):
     original, prepared = pd.read_csv(folder / "people.csv"), prepare(path)
     rows = load_trial_data(prepared.data, 0, None, prepared.cases[0].sampling)
     for unseen in ("test", "safety"):
-        part, frame = rows.sample.part == unseen, original.copy()
+        part, frame = rows.positions[rows.sample.part == unseen], original.copy()
         frame.loc[part, ["x", "z"]] = 99.0
         frame.loc[part, "y"] = 1 - frame.loc[part, "y"]
         frame.to_csv(folder / "people.csv", index=False)

@@ -58,9 +58,8 @@ def results(path, *overrides):
     return found
 
 
-def by_hand(folder, decisions):
+def by_hand(frame, decisions):
     """Metrics of decisions, by name and split."""
-    frame = pd.read_csv(folder / "people.csv")
     y, women = frame.y == 1, frame.sex == "F"
     known = {}
     for split in ("train", "test"):
@@ -76,10 +75,11 @@ def by_hand(folder, decisions):
 def test_metrics_of_the_deployed_model(folder, source):
     path = write(folder, FILE.replace("{model: old.npz}", source))
     rows = load_trial_data(prepare(path).data, 0)
-    decisions = pd.read_csv(folder / "people.csv").old.to_numpy()
+    frame = pd.read_csv(folder / "people.csv").iloc[rows.positions]
+    decisions = frame.old.to_numpy()
     if "model" in source:
         decisions = (MODEL.decide(rows.X) > 0.5).astype(float)
-    expected = by_hand(folder, decisions)
+    expected = by_hand(frame, decisions)
     for known, result in results(path).values():
         for at, value in expected.items():
             assert known[at] == pytest.approx(value, abs=1e-12)

@@ -107,7 +107,8 @@ def test_rows_left_out_do_not_affect_the_filter(tmp_path, frame):
     for name, rows in (("once", frame), ("twice", pd.concat([frame, again]))):
         ready = prepared(tmp_path / name, rows, text)
         _, store = run_file(ready.path)
-        X = load_trial_data(ready.data, 0, None, ready.cases[0].sampling).X[: len(frame)]
+        loaded = load_trial_data(ready.data, 0, None, ready.cases[0].sampling)
+        X = loaded.X[np.argsort(loaded.positions)][: len(frame)]
         models = (loads(store.result(p.key).models["expected"]) for p in store.plan())
         chances.append(np.stack([model.decide(X) for model in models]))
     assert np.ptp(chances[0], axis=1).min() > 0.2
@@ -147,8 +148,8 @@ def test_errors_of_later_seeds_are_errors_of_trials(tmp_path, frame):
     text = STAGE.replace(", part], split: {by: part}", "]")
     text = text.replace("algorithms", "seeds: 20\nalgorithms")
     frame = frame.drop(columns="part")
-    tested = load_trial_data(prepared(tmp_path, frame, text).data, 0).sample.part == "test"
-    frame.loc[np.flatnonzero(tested)[0], "sex"] = None
+    rows = load_trial_data(prepared(tmp_path, frame, text).data, 0)
+    frame.loc[rows.positions[rows.sample.part == "test"][0], "sex"] = None
     other = tmp_path / "other"
     _, store = run_file(prepared(other, frame, text).path)
     ends = {each.seed: store.result(each.key) for each in store.plan() if each.label == "filter"}

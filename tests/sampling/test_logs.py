@@ -153,7 +153,7 @@ def test_metrics_by_hand(folder):
     rows = loaded(folder, FILE)
     (planned,) = ledger.plan
     found = ledger.numbers(planned)["deterministic"]
-    frame, test = log_rows(), rows.sample.part == "test"
+    frame, test = log_rows().iloc[rows.positions], rows.sample.part == "test"
     assert found["test", "value"] == pytest.approx(-found["test", "objective"])
     weight = 1 / frame.other.to_numpy()
     assert rows.sample.logs.weight == pytest.approx(weight)
@@ -190,7 +190,8 @@ def test_estimated_propensities(folder):
     # the estimate of a training row does not depend on its own action
     frame = log_rows()
     row = int(np.flatnonzero(train)[7])
-    frame.loc[row, "taken"] = "no" if frame.loc[row, "taken"] == "yes" else "yes"
+    place = rows.positions[row]
+    frame.loc[place, "taken"] = "no" if frame.loc[place, "taken"] == "yes" else "yes"
     frame.to_csv(folder / "log.csv", index=False)
     other = loaded(folder, text).sample.logs
     same = np.isclose(chances(other), chances(logs), rtol=1e-12)

@@ -9,6 +9,7 @@ import pytest
 
 from experiments import people, run_file, write
 from ratecli.experiment.prepare import prepare
+from ratecli.models.recent import take_rows
 from ratecli.sampling.resampling import Holdout, SamplingSpec
 from ratecli.sampling.rows import load_trial_data, split_dataset
 
@@ -63,6 +64,16 @@ def test_only_training_rows_are_held_out(data, fraction, positional):
     assert set(other) != safety
 
 
+def test_training_rows_come_first_so_that_their_features_are_a_view(data):
+    plain = load_trial_data(data, 5)
+    known, train = plain.sample.part.tolist(), np.flatnonzero(plain.sample.part == "train")
+    assert known == sorted(known, key=["train", "validation", "test"].index)
+    assert np.shares_memory(take_rows(plain.X, train), plain.X)
+    order = plain.sample.columns["id"]
+    assert order.tolist() == plain.positions.tolist()
+    assert (np.diff(order[train]) > 0).all()
+
+
 def test_holdout_is_random_by_default(folder):
     """Defect 5 of the toolkit: it takes the last rows of any file, even one sorted by label."""
     frame = people(ROWS, 3).sort_values("y")
@@ -99,7 +110,8 @@ def test_resampled_rows_and_all_rows_as_test_rows(data, share):
     assert everything.tolist() == list(range(ROWS))
     drawn = ids(rows, "train").astype(int)
     assert len(drawn) == round(float(Fraction(share)) * ROWS)
-    label = load_trial_data(data, 7).sample.label
+    plain = load_trial_data(data, 7)
+    label = plain.sample.label[np.argsort(plain.positions)]
     assert rows.sample.label.tolist() == [*label[drawn], *label]
     # the same row has the same features, whichever part it is in
     X = np.asarray(rows.X)

@@ -6,7 +6,7 @@ Goals are sums of linear terms, fractions and convex terms.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,9 +189,9 @@ class RateProgram:
         Minus infinity if there are no constraints, infinite where one is undefined. Constraints
         that were multiplied by a denominator are defined everywhere (see `missed`).
         """
-        none = np.full(rates.shape[1:], -np.inf)
-        found = [none, *(self.value(constraint, rates) for constraint in self.constraints)]
-        return np.asarray(np.max(np.where(np.isnan(found), np.inf, found), axis=0))
+        values = (self.value(constraint, rates) for constraint in self.constraints)
+        found = reduce(np.maximum, values, np.full(rates.shape[1:], -np.inf))  # NaN if any is
+        return np.where(np.isnan(found), np.inf, found)
 
     def missed(self, rates: Array, room: float = 0.0) -> Array:
         """Return by how much rates (K,) or (K, T) violate the worst constraint beyond `room`.
@@ -212,7 +212,8 @@ class RateProgram:
         The points are compared by their violation, then by their cost.
         """
         missed, costs = self.missed(rates, room), self.cost(rates)
-        k = int(np.lexsort((costs, missed))[0])
+        least = np.flatnonzero(missed == missed.min())
+        k = int(least[np.argmin(costs[least])])
         return (float(missed[k]), float(costs[k])), k
 
     def expanded(self, rates: Array, *, objective: bool) -> RateProgram:

@@ -158,7 +158,10 @@ class OracleRows:
     def cut_rates(self, scores: Array) -> tuple[Array, Array]:
         """Return all thresholds (T,) on scores (m,), and the rates (K, T) of deciding by each."""
         cuts = Thresholds.of(scores)
-        return cuts.values, self.kinds.rates(cuts.positive_sums(self.shares.toarray()))
+        sums = np.empty((self.shares.shape[0], len(cuts.values)))
+        for q, own in enumerate(sums):  # one after another, to need less memory
+            own[:] = cuts.positive_sums(self.shares[[q]].toarray()[0])
+        return cuts.values, self.kinds.rates(sums)
 
     def kind_costs(self, prices: Array) -> Array:
         """Return what positively deciding a weight of 1 of each kind costs, as (Q,).
