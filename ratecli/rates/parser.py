@@ -31,6 +31,7 @@ from typing import Literal, NoReturn, TypeVar, cast
 from ratecli.errors import Span
 from ratecli.rates.syntax import (
     COMPARISONS,
+    DATE,
     KEYWORDS,
     PRECEDENCE,
     Clause,
@@ -73,7 +74,8 @@ _HELPS = {
     **dict.fromkeys(("|", "||"), "write `or`"),
     "and": "write two constraints",
     "between": "write both ends: age >= 30 and age < 40",
-    "is": "write >= or <=; in a slice, column = value (rows without a value are in no slice)",
+    "is": "write >= or <=; in a slice, column = value; rows without a value are in no slice, "
+    "unless the table says a word there, such as unknown",
 }
 """Help for operators of other languages."""
 _SPACES = "put a name or value with spaces in quotes: 'length of stay'"
@@ -363,11 +365,12 @@ class _Parser:
             values = self.one_or_several(self.value, "the values")
         else:
             start, value = self.start(), self.value()
-            if isinstance(value, str):
-                message = f"'{op}' compares with a number, not with '{value}'"
-                hint = f"write a number: {column.text} {op} 30; text is compared with = or !="
-                if re.match(r"\d{4}-", value):
-                    hint = "dates are text: add a column of numbers, such as days, to the table"
+            if isinstance(value, str) and not DATE.fullmatch(value):
+                message = f"'{op}' compares with a number or a date, not with '{value}'"
+                hint = (
+                    f"write a number, as in {column.text} {op} 30, or a date, as in 2024-05-31; "
+                    "text is compared with = or !="
+                )
                 refuse("E301", message, Span(start, self.at), hint)
             values = (value,)
         span = Span(column.span.start, self.at)

@@ -212,9 +212,17 @@ def check_condition(condition: Condition, scope: Scope) -> None:
             if value not in texts:
                 help_ = did_you_mean(value, texts, "values")
                 refuse("E206", f"'{value}' is not a value of '{column}'", span, help_)
+    elif isinstance(value := condition.values[0], str):
+        wrong = [text for text in texts if not syntax.DATE.fullmatch(text)]
+        if wrong:
+            message = f"'{condition}' compares dates, but '{column}' contains '{wrong[0]}'"
+            refuse("E206", message, span, "write dates as year-month-day, as in 2024-05-31")
     elif words := [str(value) for value in known if math.isnan(syntax.parse_number(value))]:
         message = f"'{condition.op}' compares numbers, but '{column}' contains text"
-        refuse("E206", message, span, f"compare with = or !=; values: {', '.join(words[:12])}")
+        hint = f"compare with = or !=; values: {', '.join(words[:12])}"
+        if all(map(syntax.DATE.fullmatch, words)):
+            hint = f"write a date, as in {column} {condition.op} {words[0]}"
+        refuse("E206", message, span, hint)
 
 
 def _column_values(column: str, span: Span, scope: Scope) -> Sequence[str | float]:

@@ -32,6 +32,8 @@ _NEGATED: Mapping[Comparison, Comparison] = {
     ">": "<=",
     ">=": "<",
 }
+DATE = re.compile(r"\d{4}-\d\d(-\d\d.*)?")
+"""A date (ISO 8601) in a slice or a column, such as 2024-05-31 or 2024-05; its time is ignored."""
 KEYWORDS = frozenset({"and", "or", "not", "in"})
 """Words of slices; a column or value with such a name is quoted."""
 MAX_CLAUSES = 64
@@ -66,7 +68,11 @@ def parse_number(value: str | float) -> float:
 
 @dataclass(frozen=True)
 class Condition:
-    """`age >= 30`, `sex = Female`. Several values mean any of them after `=`, none after `!=`."""
+    """`age >= 30`, `sex = Female`, `applied < 2024-05-31`.
+
+    Several values mean any of them after `=`, none after `!=`. The other comparisons take a number
+    or a date, with which as much of each cell is compared: 2024-05 includes all days of May.
+    """
 
     column: str
     op: Comparison

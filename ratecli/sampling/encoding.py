@@ -26,7 +26,7 @@ def slice_memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:
     Raises
     ------
     FaultError
-        E411 for a missing column, or text in a column that a slice compares with a number; E301 or
+        E411 for a missing column, or one that a slice compares with another kind of value; E301 or
         E302 for a slice that cannot be parsed.
     """
     wheres = [Slice.of((), parse_conditions(text)) for text in slices]
@@ -43,8 +43,11 @@ def _check_slice_columns(sample: Sample, where: Slice) -> Iterator[Diagnostic]:
         if column is None:
             hint = did_you_mean(condition.column, sample.columns, "columns")
             yield Diagnostic("E411", f"{start} there is no column '{condition.column}'", hint)
-        elif condition.op not in {"=", "!="} and column.dtype.kind != "f":
-            yield Diagnostic("E411", f"{start} '{condition.column}' contains text")
+        elif condition.op not in {"=", "!="}:
+            dates, numbers = isinstance(condition.values[0], str), column.dtype.kind == "f"
+            if dates == numbers:
+                kind = "numbers" if numbers else "text"
+                yield Diagnostic("E411", f"{start} '{condition.column}' contains {kind}")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Classifiers that use slices, run from files: trials, stored models, other tables."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -110,6 +112,38 @@ def test_stored_model_uses_the_groups_of_the_new_table(folder):
         assert known["women", split] == expected[frame.part == split].mean()
 
 
+DATED = """
+name: dated
+datasets: {people: {path: people.csv, label: y, features: [x, z], split: {by: part}STREAM}}
+algorithms: [unconstrained]
+"""
+
+
+@pytest.mark.parametrize("stream", ["", ", stream: true"])
+def test_dates_are_compared_as_pandas_compares_them(folder, stream):
+    frame = pd.read_csv(folder / "people.csv")
+    days = pd.Timestamp("2023-11-20") + pd.to_timedelta(np.arange(600) % 90, "D")
+    frame["day"] = pd.Series(days + pd.Timedelta("9h")).dt.strftime("%Y-%m-%dT%H:%M")
+    frame.loc[::7, "day"] = None
+    frame.to_csv(folder / "people.csv", index=False)
+    day = pd.to_datetime(frame.day)
+    expected = {
+        "day >= 2023-12-24": day >= "2023-12-24",
+        "day <= 2023-12-24": day < "2023-12-25",
+        "day < 2024-01": day < "2024-01-01",
+        "day > 2024-01 or sex = F": (day >= "2024-02-01") | (frame.sex == "F"),
+        "not day > 2024-01": day < "2024-02-01",
+    }
+    rates = {f"m{k}": f"base_rate[{text}]" for k, text in enumerate(expected)}
+    text = DATED.replace("STREAM", stream) + f"metrics: {json.dumps(rates)}\n"
+    _, store = run_file(write(folder, text))
+    (planned,) = store.plan()
+    known = measured_values(planned, store.result(planned.key))
+    for name, inside in zip(rates, expected.values(), strict=True):
+        own = frame.y[inside & (frame.part == "test")]
+        assert known[name, "test"] == pytest.approx(own.mean(), abs=1e-12)
+
+
 def model_of(*slices):
     groups = np.eye(len(slices), dtype=bool)
     return GroupThreshold(Threshold(np.ones(2)), slices, groups, np.zeros(len(slices)))
@@ -121,6 +155,7 @@ def model_of(*slices):
         (("sexe = F",), "E411", "uses the condition 'sexe = F', and there is no column 'sexe'"),
         (("sexe = F", "sexe = F, x < 1"), "E411", "there is no column 'sexe'"),
         (("sex < 3",), "E411", "uses the condition 'sex < 3', and 'sex' contains text"),
+        (("x > 2024-05",), "E411", "condition 'x > \"2024-05\"', and 'x' contains numbers"),
         (("sex =",), "E404", "'old.npz' holds no stored classifier: E301"),
         (("women",), "E404", "holds no stored classifier: E301: 'women' is not a condition"),
     ],

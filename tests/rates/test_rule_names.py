@@ -292,6 +292,8 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("tpr[«sex=female»]", "E206", "did you mean 'Female'? values: Female, Male"),
         mark_of("tpr[«age = 40»]", "E206", "20, 39, 41.5"),
         mark_of("tpr[«sex >= 30»]", "E206", "Female, Male", "compares numbers"),
+        mark_of("tpr[«sex >= 2024-05»]", "E206", "as in 2024-05-31", "contains 'Female'"),
+        mark_of("tpr[«age >= 2024-05»]", "E206", "as in 2024-05-31", "contains '20'"),
         mark_of("tpr@«tests»", "E209", "did you mean 'test'"),
         mark_of("of(«unconstraint», error)", "E202", "did you mean 'unconstrained'"),
         mark_of("tpr / «0»", "E311"),

@@ -184,6 +184,8 @@ class _Graph:
             return self.add("Max", *map(self._holds, condition.atoms))
         column, equal = condition.column, condition.op == "="
         if self.kinds[column] == "text":
+            if condition.op in COMPARISONS:
+                raise refusal(self.model.classifier, "onnx", "a comparison of dates")
             values = {value_text(value): float(equal) for value in condition.values}
             return self.looked_up(column, {"": 0.0, **values}, float(not equal))
         numbers = self.matrix([parse_number(value) for value in condition.values])
