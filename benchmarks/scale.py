@@ -121,7 +121,7 @@ def draw(curves: Curves) -> None:
         axes[1, k].set_xlabel("rows")
     axes[0, 0].set_ylabel("processor seconds")
     axes[1, 0].set_ylabel("peak memory, GiB")
-    axes[0, 0].legend(loc="upper left")
+    axes[0, 0].legend(loc="lower right")
     figure.savefig(HERE.parent / "docs" / "scale.png", dpi=100)
 
 

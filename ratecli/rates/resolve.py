@@ -212,7 +212,7 @@ def check_condition(condition: Condition, scope: Scope) -> None:
             if value not in texts:
                 help_ = did_you_mean(value, texts, "values")
                 refuse("E206", f"'{value}' is not a value of '{column}'", span, help_)
-    elif isinstance(value := condition.values[0], str):
+    elif isinstance(condition.values[0], str):
         wrong = [text for text in texts if not syntax.DATE.fullmatch(text)]
         if wrong:
             message = f"'{condition}' compares dates, but '{column}' contains '{wrong[0]}'"
