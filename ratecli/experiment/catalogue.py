@@ -360,12 +360,20 @@ def describable_names() -> dict[str, str]:
     return found
 
 
+def _folded(name: str) -> str:
+    return name.casefold().replace("_", "")
+
+
 def suggest_names(name: str) -> str:
-    """Return help for an unknown name: the closest ones of every kind."""
-    known = describable_names()
-    words = {word.casefold(): word for word in known}
-    near = difflib.get_close_matches(name.casefold(), words, n=MAX_SUGGESTIONS, cutoff=0.7)
-    listed = [f"'{words[each]}' ({known[words[each]]})" for each in near]
+    """Return help for an unknown name: those that begin with it, then the closest of every kind."""
+    known, plain = describable_names(), _folded(name)
+    words = {_folded(word): word for word in known}
+    begin = sorted(word for word in words if word.startswith(plain))
+    near = difflib.get_close_matches(plain, words, n=MAX_SUGGESTIONS, cutoff=0.7)
+    listed = [
+        f"'{words[each]}' ({known[words[each]]})"
+        for each in list(dict.fromkeys([*begin, *near]))[:MAX_SUGGESTIONS]
+    ]
     hint = f"did you mean {' or '.join(listed)}? " if listed else ""
     listing = f"`ratecli ls KIND` lists {', '.join(KINDS_OF_NAMES)}"
     return f"{hint}{listing}; `ratecli show lightgbm` lists the parameters of this model"

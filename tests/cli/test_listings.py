@@ -168,6 +168,7 @@ def test_every_name_can_be_shown(cli, name):
         ("show demographic_parity", 2, r"'demographic-parity' \(goal of `ratecli init`\)"),
         ("show LightGBM", 2, r"did you mean 'lightgbm' \(model\)"),
         ("show positive_rat", 2, r"did you mean 'positive_rate' \(metric\)"),
+        ("show random_forest", 2, "'RandomForestClassifier' .model. or 'RandomForestRegressor'"),
         ("show spilt", 2, r"did you mean 'split' \(key\)"),
         ("show iteration", 2, r"did you mean 'iterations' \(option\)"),
         ("show trade_off", 2, r"did you mean 'tradeoff' \(plot\)"),
