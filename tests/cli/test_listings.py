@@ -170,7 +170,7 @@ def test_every_name_can_be_shown(cli, name):
         ("show positive_rat", 2, r"did you mean 'positive_rate' \(metric\)"),
         ("show random_forest", 2, "'RandomForestClassifier' .model. or 'RandomForestRegressor'"),
         ("show spilt", 2, r"did you mean 'split' \(key\)"),
-        ("show iteration", 2, r"did you mean 'iterations' \(option\)"),
+        ("show iteration", 2, r"or 'iterations' \(option\)"),
         ("show trade_off", 2, r"did you mean 'tradeoff' \(plot\)"),
         ("show E3080", 2, r"'E308' \(code of a message\)"),
         ("show majorise", 2, r"'majorize' \(algorithm\)"),
