@@ -174,7 +174,7 @@ def test_fold_scores_are_those_of_models_that_have_not_seen_the_row():
     options = Thresholded(
         model={"DecisionTreeClassifier": {"random_state": 0}}, scores={"folds": 3}
     )
-    scored = score_rows(options, given, np.random.default_rng(0))
+    scored = score_rows(options, given)
     kinds = RowKinds.by(given.rates).of
     # a fully grown tree knows the label of each row that it was fitted to
     own = (scored.classifier.score(given.X) > 0) == (given.label > 0)
@@ -186,7 +186,7 @@ def test_fold_scores_are_those_of_models_that_have_not_seen_the_row():
 def test_held_out_rows_are_a_stratified_share_and_judge_the_constraint():
     given = table()
     options = PostShift(model=LIGHTGBM, scores={"held_out": 0.25})
-    scored = score_rows(options, given, np.random.default_rng(0))
+    scored = score_rows(options, given)
     labels = given.label > 0
     share = len(scored.scores) / len(labels)
     assert share == pytest.approx(0.25, abs=0.01)
@@ -219,9 +219,11 @@ def test_a_recall_set_by_scores_of_the_fitted_rows_is_missed_on_new_rows():
 
 def test_algorithms_of_a_trial_share_a_fit():
     options = Unconstrained(model=LIGHTGBM), PostShift(model=LIGHTGBM, scores="in_sample")
-    one, other = (fit_model(each, table(), np.random.default_rng(k))[0]
-                  for k, each in enumerate(options))  # fmt: skip
+    one, other = (fit_model(each, table())[0] for each in options)
     assert one.chances is other.chances
+    options = Unconstrained(loss="logistic"), PostShift(), Thresholded(loss="logistic")
+    first, *others = (fit_model(each, table())[0] for each in options)
+    assert all(each is first for each in others)
 
 
 def test_validation_rows_stop_boosting():

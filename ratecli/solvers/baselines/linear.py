@@ -26,16 +26,13 @@ SVM_GAP = 1e-5
 """Duality gap of the SVM, relative to the mean hinge loss."""
 LOGISTIC_TOLERANCE = 1e-4
 MAX_ITERATIONS = 20_000
-CACHED_SVMS = 8
-"""Number of recent SVMs that a process caches: sweep points and baselines fit the same ones."""
+CACHED_FITS = 8
+"""Number of recent fits of a kind that a process caches: sweep points and algorithms share them."""
+_svm_cache = FitCache[ConvexSolution](CACHED_FITS)
+_logistic_cache = FitCache[tuple[Logistic, str]](CACHED_FITS)
 
 
-_svm_cache = FitCache[ConvexSolution](CACHED_SVMS)
-
-
-def fit_plain_classifier(
-    problem: Problem, loss: ClassificationLoss, rng: np.random.Generator
-) -> tuple[Threshold, str]:
+def fit_plain_classifier(problem: Problem, loss: ClassificationLoss) -> tuple[Threshold, str]:
     """Minimize the mean loss plus `l2 / 2 |w|^2`, bias included, on the labelled rows.
 
     The SVM is solved to a certified gap, logistic regression by LIBLINEAR. The second value says
@@ -52,7 +49,7 @@ def fit_plain_classifier(
 
         return fit_plain_streamed(problem, loss)
     if loss == "logistic":
-        return _fit_logistic(problem, rng)
+        return _fit_logistic(problem)
     svm = _fit_svm(problem)
     late = (
         f"the SVM stopped after {svm.work} Newton steps with a gap of {svm.gap:.2g}, above "
@@ -93,16 +90,26 @@ def _fit_svm(problem: Problem) -> ConvexSolution:
     return _svm_cache.get(array_digest(problem.l2, X, coefficients, constant), fit)
 
 
-def _fit_logistic(problem: Problem, rng: np.random.Generator) -> tuple[Logistic, str]:
+def _fit_logistic(problem: Problem) -> tuple[Logistic, str]:
     signs, weights = problem.labels()
     labelled = np.flatnonzero(signs)
-    X, weights = add_ones_column(problem.X[labelled]), weights[labelled] / problem.l2
-    options = {"seed": int(rng.integers(2**31)), "iterations": MAX_ITERATIONS}
-    w, converged = fit_liblinear(
-        "logistic", X, signs[labelled], weights, tolerance=LOGISTIC_TOLERANCE, **options
-    )
-    late = f"LIBLINEAR stopped after {MAX_ITERATIONS} passes over the rows"
-    return Logistic(w[:-1], float(w[-1])), "" if converged else late
+    X, signs, weights = problem.X[labelled], signs[labelled], weights[labelled] / problem.l2
+    seed = int(np.random.default_rng(problem.seed).integers(2**31))
+
+    def fit() -> tuple[Logistic, str]:
+        w, converged = fit_liblinear(
+            "logistic",
+            add_ones_column(X),
+            signs,
+            weights,
+            tolerance=LOGISTIC_TOLERANCE,
+            iterations=MAX_ITERATIONS,
+            seed=seed,
+        )
+        late = f"LIBLINEAR stopped after {MAX_ITERATIONS} passes over the rows"
+        return Logistic(w[:-1], float(w[-1])), "" if converged else late
+
+    return _logistic_cache.get(array_digest(seed, X, signs, weights), fit)
 
 
 ZAFAR_GAP = 5e-7

@@ -215,15 +215,13 @@ class GroupHull:
         return np.asarray(sum(each, self.origin[:, None]))
 
 
-def solve_post_shift(
-    options: PostShift, problem: Problem, rng: np.random.Generator, progress: Progress
-) -> Solution:
+def solve_post_shift(options: PostShift, problem: Problem, progress: Progress) -> Solution:
     """Return the best random and the best single choice of thresholds.
 
     The random choice is the best point of a hull with a block for each group.
     """
     begun = time.perf_counter()
-    scored = score_rows(options, problem, rng)
+    scored = score_rows(options, problem)
     scorer, problem = scored.classifier, scored.problem
     progress(f"{model_name(options.model)} model ready")
     program, kinds = RateProgram.of(problem), RowKinds.by(problem.rates)

@@ -70,9 +70,7 @@ class ScoredRows:
         return None if self.seen else JudgedRows(self.problem, decisions)
 
 
-def score_rows(
-    options: Thresholded | PostShift, problem: Problem, rng: np.random.Generator
-) -> ScoredRows:
+def score_rows(options: Thresholded | PostShift, problem: Problem) -> ScoredRows:
     """Fit the model that the options name, and score rows as they say.
 
     Raises
@@ -84,27 +82,25 @@ def score_rows(
     match options.scores:
         case {"folds": number}:
             count = int(number)
-            classifier, suboptimal = fit_model(options, problem, rng)
+            classifier, suboptimal = fit_model(options, problem)
             fold = folds_of(problem, count)
             scores = np.empty(len(fold))
             for k in range(count):
                 own = fold == k
-                part, _ = fit_model(options, problem.on(np.flatnonzero(~own)), rng)
+                part, _ = fit_model(options, problem.on(np.flatnonzero(~own)))
                 scores[own] = part.score(take_rows(problem.X, np.flatnonzero(own)))
             return ScoredRows(classifier, problem, scores, suboptimal, seen=False)
         case {"held_out": share}:
             used, held = hold_out(problem, float(share))
-            classifier, suboptimal = fit_model(options, problem.on(used), rng)
+            classifier, suboptimal = fit_model(options, problem.on(used))
             judged = problem.on(held)
             scores = classifier.score(judged.X)
             return ScoredRows(classifier, judged, scores, suboptimal, seen=False)
-    classifier, suboptimal = fit_model(options, problem, rng)
+    classifier, suboptimal = fit_model(options, problem)
     return ScoredRows(classifier, problem, classifier.score(problem.X), suboptimal, seen=True)
 
 
-def fit_model(
-    options: ModelOptions, problem: Problem, rng: np.random.Generator
-) -> tuple[Classifier, str]:
+def fit_model(options: ModelOptions, problem: Problem) -> tuple[Classifier, str]:
     """Fit the model that the options name to the labelled rows.
 
     The second value says why the classifier is not optimal, and is "" if it is. Algorithms of a
@@ -124,7 +120,7 @@ def fit_model(
         from ratecli.solvers.baselines.linear import fit_plain_classifier  # imports numba
 
         logistic = model_name(options.model) == LOGISTIC_MODEL or options.loss == "logistic"
-        return fit_plain_classifier(problem, "logistic" if logistic else "hinge", rng)
+        return fit_plain_classifier(problem, "logistic" if logistic else "hinge")
     rows = _labelled_rows(problem)
     if len(np.unique(rows.classes)) < 2:
         return Threshold(np.zeros(rows.layout.width), 1.0 if rows.classes[0] else -1.0), ""
@@ -170,14 +166,12 @@ def shift_threshold(classifier: Classifier, by: float) -> Classifier:
     return replace(classifier, cut=classifier.cut + by)
 
 
-def solve_thresholded(
-    options: Thresholded, problem: Problem, rng: np.random.Generator, progress: Progress
-) -> Solution:
+def solve_thresholded(options: Thresholded, problem: Problem, progress: Progress) -> Solution:
     """Return the plain classifier with the best threshold that satisfies the chosen constraints."""
     begun, named = time.perf_counter(), {goal.name: goal for goal in problem.constraints}
     chosen = problem.constraints if options.meets is None else (named[options.meets],)
     goals = () if options.free else chosen
-    scored = score_rows(options, problem, rng)
+    scored = score_rows(options, problem)
     progress(f"{model_name(options.model)} model ready")
     rows = scored.problem
     thresholds, rates = threshold_rates(scored.scores, rows.rates)

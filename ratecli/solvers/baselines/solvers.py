@@ -94,21 +94,19 @@ class ModelSolver(Solver):
     def tunes(cls, options: Collection[str], parameters: Collection[str]) -> bool:
         return bool(parameters) and not options
 
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
         if not self.tune:
-            return self.solve_tuned(problem, rng, progress)
+            return self.solve_tuned(problem, progress)
         from ratecli.solvers.baselines.tuning import choose_model
 
         model, rows = choose_model(cast("ModelOptions", self), problem)
         progress(f"{len(rows)} settings tried")
         tuned = replace(self, model=model, tune=None)
-        found = tuned.solve_tuned(problem, rng, progress)
+        found = tuned.solve_tuned(problem, progress)
         return replace(found, trace=(*rows, *found.trace))
 
     @abstractmethod
-    def solve_tuned(
-        self, problem: Problem, rng: np.random.Generator, progress: Progress
-    ) -> Solution:
+    def solve_tuned(self, problem: Problem, progress: Progress) -> Solution:
         """Return a solution of the problem by the model as it is."""
 
 
@@ -179,9 +177,7 @@ class Unconstrained(ModelSolver):
     def needs_probabilities(self) -> bool:
         return bool(self.score_column) and "threshold" not in named_options(self.model)[1]
 
-    def solve_tuned(
-        self, problem: Problem, rng: np.random.Generator, progress: Progress
-    ) -> Solution:
+    def solve_tuned(self, problem: Problem, progress: Progress) -> Solution:
         from ratecli.solvers.baselines.linear import fit_plain_estimate
         from ratecli.solvers.baselines.scores import fit_model
 
@@ -192,10 +188,10 @@ class Unconstrained(ModelSolver):
         if is_regressor(self.model):
             from ratecli.solvers.regression.reduction import fit_plain_regressor
 
-            return Solution({"estimate": fit_plain_regressor(self.model, problem, rng)})
+            return Solution({"estimate": fit_plain_regressor(self.model, problem)})
         if self.loss == "squared":
             return Solution({"estimate": fit_plain_estimate(problem)})
-        classifier, reason = fit_model(self, problem, rng)
+        classifier, reason = fit_model(self, problem)
         progress(f"{model_name(self.model)} model ready")
         return Solution(
             {"deterministic": classifier}, "iteration_limit" if reason else "solved", reason
@@ -260,12 +256,10 @@ class Thresholded(ThresholdSolver):
         if self.free and self.meets is not None:
             raise ValueError("meets: it has no effect with free: true")
 
-    def solve_tuned(
-        self, problem: Problem, rng: np.random.Generator, progress: Progress
-    ) -> Solution:
+    def solve_tuned(self, problem: Problem, progress: Progress) -> Solution:
         from ratecli.solvers.baselines.scores import solve_thresholded
 
-        return solve_thresholded(self, problem, rng, progress)
+        return solve_thresholded(self, problem, progress)
 
 
 @dataclass(frozen=True)
@@ -312,7 +306,7 @@ class PostShift(ThresholdSolver):
     min_support: Annotated[int, Ge(0)] = 0
     small_groups: Literal["pool", "refuse"] = "pool"
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
@@ -329,12 +323,10 @@ class PostShift(ThresholdSolver):
             found["small_groups"] = "min_support is 0, so that no group is small"
         return found
 
-    def solve_tuned(
-        self, problem: Problem, rng: np.random.Generator, progress: Progress
-    ) -> Solution:
+    def solve_tuned(self, problem: Problem, progress: Progress) -> Solution:
         from ratecli.solvers.baselines.post_shift import solve_post_shift
 
-        return solve_post_shift(self, problem, rng, progress)
+        return solve_post_shift(self, problem, progress)
 
 
 @dataclass(frozen=True)

@@ -63,16 +63,15 @@ def choose_model(
 
 
 def _unseen_loss(options: ModelOptions, problem: Problem) -> float:
-    random = np.random.default_rng(problem.seed)
     if problem.validation is not None:
         signs, weights = problem.validation.labels()
-        classifier, _ = fit_model(options, problem, random)
+        classifier, _ = fit_model(options, problem)
         return float(weights @ _losses(classifier, problem.validation.X, signs))
     signs, weights = problem.labels()
     losses, fold = np.empty(len(signs)), folds_by_label(problem, TUNING_FOLDS)
     for k in np.unique(fold):
         own = fold == k
-        classifier, _ = fit_model(options, problem.on(np.flatnonzero(~own)), random)
+        classifier, _ = fit_model(options, problem.on(np.flatnonzero(~own)))
         losses[own] = _losses(classifier, problem.X[own], signs[own])
     return float(weights @ losses)
 

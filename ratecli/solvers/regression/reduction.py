@@ -125,10 +125,11 @@ def _fit_weighted(
     return ModelRegressor(fit_regressor(model, rows, rng), problem.label_range)
 
 
-def fit_plain_regressor(model: Any, problem: Problem, rng: np.random.Generator) -> ModelRegressor:
+def fit_plain_regressor(model: Any, problem: Problem) -> ModelRegressor:
     """Fit a regressor to the labels; raise E306 if no row has one, E501 if the fit fails."""
     problem.labels()  # E306
-    return _fit_weighted(model, problem, problem.label, label_weights(problem), rng)
+    random = np.random.default_rng(problem.seed)
+    return _fit_weighted(model, problem, problem.label, label_weights(problem), random)
 
 
 def solve_reduction(
