@@ -14,7 +14,9 @@ from scipy.optimize import minimize
 
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.linear import Threshold, logistic
+from ratecli.models.recent import array_digest
 from ratecli.solvers.design_matrix import add_ones_column, compact, row_blocks, scale_rows
+from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.oracles.base import OracleRows
 
@@ -81,10 +83,15 @@ def _search_directions(
 SIGMOID_SHARPNESS = (1.0, 3.0)
 """Sharpness of successive descents, each started at the end of the one before."""
 MAX_SMOOTH_STEPS = 30
+MOST_SINGLE = 1e15
+"""Largest feature with which a descent uses single precision."""
 MANY_ENTRIES = 10**7
-"""Stored entries of features from which on a descent uses single precision."""
+"""Stored entries of features from which on a descent ends early."""
 ROUGH_DECREASE = 1e-5
 """Relative decrease of the cost in a step at which such a descent ends."""
+CACHED_SEARCHES = 32
+"""Number of recent searches from scratch that a process caches: sweep points share the first."""
+_search_cache = FitCache[list[Array]](CACHED_SEARCHES)
 
 
 @dataclass(frozen=True)
@@ -114,12 +121,18 @@ class LinearOracle:
 
     @cached_property
     def _features(self) -> Features:
-        """(m, d + 1) features and a column of ones; large ones in single precision.
+        """(m, d + 1) features and a column of ones, in single precision unless one is too large.
 
         A descent does not need more: reading the features takes most of its time.
         """
-        single = self.rows.X.size >= MANY_ENTRIES
-        return compact(add_ones_column(self.rows.X, np.float32 if single else np.float64))
+        X = self.rows.X
+        values = X if isinstance(X, np.ndarray) else X.data
+        largest = max(values.max(initial=0.0), -values.min(initial=0.0))
+        return compact(add_ones_column(X, np.float32 if largest < MOST_SINGLE else np.float64))
+
+    @cached_property
+    def _digest(self) -> bytes:
+        return array_digest(self.l2, self.rows.X)
 
     @cached_property
     def _blocks(self) -> list[tuple[slice, Features, Features]]:
@@ -141,11 +154,10 @@ class LinearOracle:
             return np.append(w[:-1], -Thresholds.of(self.rows.X @ w[:-1]).cheapest(shares))
 
         if isinstance(near, Threshold):
-            tried = [np.append(near.weights, near.bias)]
+            tried = self._descents(np.append(near.weights, near.bias), shares)
         else:
-            tried = [self._descend(np.zeros(self._features.shape[1]), shares, _logistic_loss)]
-        for sharpness in SIGMOID_SHARPNESS:
-            tried.append(self._descend(tried[-1], shares, partial(_smooth_cost, sharpness)))
+            key = array_digest(self._digest, shares)
+            tried = _search_cache.get(key, lambda: self._from_scratch(shares))
         # because of the penalty, the descent may end at a higher cost than it started from
         X = self.rows.X
         w = min(map(with_best_bias, tried), key=lambda w: shares @ (X @ w[:-1] + w[-1] > 0))
@@ -155,6 +167,17 @@ class LinearOracle:
                 w = sweep_directions(rows, w, shares, self.rng)
         w = with_best_bias(w)
         return Threshold(w[:-1], float(w[-1]))
+
+    def _from_scratch(self, shares: Array) -> list[Array]:
+        none = np.zeros(self._features.shape[1])
+        return self._descents(self._descend(none, shares, _logistic_loss), shares)
+
+    def _descents(self, w: Array, shares: Array) -> list[Array]:
+        """Return w (d + 1,) and the ends of the descents on smooth costs from there."""
+        tried = [w]
+        for sharpness in SIGMOID_SHARPNESS:
+            tried.append(self._descend(tried[-1], shares, partial(_smooth_cost, sharpness)))
+        return tried
 
     def _descend(self, w: Array, shares: Array, loss: _Loss) -> Array:
         """Minimize the loss of the rows' costs plus the penalty, from w on."""
@@ -171,7 +194,7 @@ class LinearOracle:
             return value, gradient
 
         options: dict[str, Any] = {"maxiter": MAX_SMOOTH_STEPS}
-        if dtype == np.float32:
+        if self.rows.X.size >= MANY_ENTRIES:
             options["ftol"] = ROUGH_DECREASE
         found = minimize(value_and_gradient, w, jac=True, method="L-BFGS-B", options=options)
         return np.asarray(found.x)
