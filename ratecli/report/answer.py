@@ -100,8 +100,13 @@ class Candidate:
         """
         if self.is_kept:
             place = self.is_constant, not self.is_measured
-            return False, *place, self.objective.mean or 0.0, -self.share
+            return False, *place, self.value, -self.share
         return True, False, False, -self.share, float(np.nan_to_num(self.violation, nan=math.inf))
+
+    @property
+    def value(self) -> float:
+        """The mean objective."""
+        return self.objective.mean or 0.0
 
     @property
     def is_measured(self) -> bool:
@@ -112,6 +117,11 @@ class Candidate:
     def is_constant(self) -> bool:
         """Whether most of its models are no better than a constant decision."""
         return 2 * self.group.constants > self.objective.n
+
+    def seems_satisfied(self, split: str) -> bool:
+        """Whether models better than a constant satisfy the constraints in most trials."""
+        satisfied, _ = count_satisfied([self.group], split)
+        return satisfied >= DEFAULT_LEVEL * self.group.ended and not self.is_constant
 
     @property
     def name(self) -> str:
@@ -124,11 +134,16 @@ class Answer:
 
     `task` has the values of the names that define the task. `baseline` is the best group there of
     an algorithm that ignores constraints, and `cost` the mean difference from its objective.
-    `reason` says why an algorithm found no solution, if one did not.
+    `rival` is a cheaper candidate whose constraints are satisfied in as many trials, although the
+    test sets are too small to confirm that they hold. `only_constant` is true if constraints are
+    known to hold for nothing better than a constant decision. `reason` says why an algorithm found
+    no solution, if one did not.
     """
 
     task: Mapping[str, Any]
     best: Candidate
+    rival: Candidate | None
+    only_constant: bool
     baseline: SeedGroup | None
     cost: IntervalEstimate
     reason: str
@@ -144,8 +159,9 @@ def answers(ledger: Ledger) -> list[Answer]:
     The best has the lowest mean objective among the groups whose constraints hold in a share of the
     trials of at least `DEFAULT_LEVEL`; if there are none, among those that should hold with a
     stated probability which the test sets do not contradict. It has a model in at least half of the
-    trials, and is better than a constant if another one is. If there is none, the one whose
-    constraints hold most often counts as best. A task is a point of the file's own sweep, together
+    trials, and is better than a constant if another one is, even if test sets are too small to
+    confirm that the constraints hold there. If there is none, the one whose constraints hold most
+    often counts as best. A task is a point of the file's own sweep, together
     with the values of names used in constraints or the objective.
     """
     return ledger.cached("answers", lambda: _answers(ledger))
@@ -191,7 +207,15 @@ def _answer(
     ledger: Ledger, names: Sequence[str], split: str, groups: Sequence[SeedGroup]
 ) -> Answer:
     constraints = list(ledger.constraints)
-    best = min((Candidate.of(each, split, constraints) for each in groups), key=lambda c: c.rank)
+    candidates = [Candidate.of(each, split, constraints) for each in groups]
+    best = min(candidates, key=lambda each: each.rank)
+    open_ = (each for each in candidates if not each.is_kept and each.seems_satisfied(split))
+    rival = min(open_, key=lambda each: each.value, default=None)
+    only_constant = rival is not None and best.is_kept and best.is_constant
+    if rival and only_constant:
+        best = rival
+    if not best.is_kept or (rival and rival.value >= best.value):
+        rival = None
     task = {name: best.group.point.get(name) for name in names}
     ignoring = _ignoring(ledger)
     free = [each for each in groups if each.label in ignoring]
@@ -201,7 +225,8 @@ def _answer(
         default=None,
     )
     cost = _difference(best.group, baseline, split) if baseline and constraints else NO_ESTIMATE
-    return Answer(task, best, baseline, cost, _unsolved_reason(ledger, task))
+    reason = _unsolved_reason(ledger, task)
+    return Answer(task, best, rival, only_constant, baseline, cost, reason)
 
 
 def _unsolved_reason(ledger: Ledger, task: Mapping[str, Any]) -> str:
@@ -388,9 +413,10 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
     count, rules = _count_in_words(ledger, best, split), _all_constraints(ledger)
     if not best.is_kept:
         reason = f" {answer.reason}." if answer.reason else ""
-        start = f"{point}no" if point else "No"
+        start = f"{point}no setting" if point else "No setting"
+        start += " better than a constant" * answer.only_constant
         return (
-            f"{start} setting satisfies {rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials. "
+            f"{start} satisfies {rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials. "
             f"The closest is {best.name}: {count}; {shown.name} {amount}.{reason}"
         )
     if best.is_constant:
@@ -398,7 +424,12 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
     which = f"that satisfy {rules} on {rows}"
     if not best.is_measured:
         which = f"expected to satisfy {rules} on new rows with probability {best.level:.3g}"
-    return f"{point}{best.name} has the {shown.best} of all settings {which}: {amount}; {count}."
+    text = f"{point}{best.name} has the {shown.best} of all settings {which}: {amount}; {count}."
+    if answer.rival:
+        amount = estimate_cell(shown.estimate(answer.rival.objective)).text
+        count = _count_in_words(ledger, answer.rival, split)
+        text += f" {answer.rival.name} has {amount}, but is not confirmed: {count}."
+    return text
 
 
 def _all_constraints(ledger: Ledger) -> str:

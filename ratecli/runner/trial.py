@@ -387,17 +387,19 @@ class Trial:
     def best_constant(self) -> dict[str, float]:
         """Return the smallest objective of a constant that violates no constraint, by split.
 
-        For an algorithm that ignores constraints, the constant may violate them, too.
-
-        The constants are "always negative" and "always positive" or, for numeric labels, the mean
-        label of the training rows. A constraint that is undefined, such as one on precision where
-        nobody is selected, is not violated. Splits where every constant violates a constraint are
-        left out. The result is empty if a goal of decisions depends on anything else, such as
-        scores.
+        The constants are "always negative" and "always positive". A constraint that is undefined,
+        such as one on precision where nobody is selected, is not violated. Splits where every
+        constant violates a constraint are left out. The constant may violate constraints if the
+        algorithm ignores them, or for numeric labels, where it is the mean label of the training
+        rows. The result is empty if the algorithm does not minimize the objective, or if a goal of
+        decisions depends on anything else, such as scores.
         """
         sample = self.rows.sample
         case = self.spec.case
         goals = [goal.expression for goal in case.goals()]
+        ignores = case.solver.role == "ignores"
+        if ignores and ex.to_text(goals[0]) not in {"error", "mse"}:
+            return {}
         if sample.label_range is not None:
             known = sample.label[(sample.part == "train") & sample.mask("labelled")]
             constants = [float(known.mean())]
@@ -414,7 +416,7 @@ class Trial:
                 predictions = Predictions(answers, answers, answers)
                 objective, *violations = self._values(goals, split, predictions)
                 violated = any(violation > CONSTRAINT_TOLERANCE for violation in violations)
-                allowed = case.solver.role == "ignores" or not violated
+                allowed = ignores or sample.label_range is not None or not violated
                 if objective < best.get(split, math.inf) and allowed:
                     best[split] = objective
         return best

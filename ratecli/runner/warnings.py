@@ -70,19 +70,11 @@ def constant_warnings(
 ) -> list[Diagnostic]:
     """Return a W408 for each algorithm and variant whose test objective is not below a constant's.
 
-    The main and the deterministic variant are checked. The constant is the better of "always
-    positive" and "always negative", or the mean of numeric labels, among those that satisfy all
-    constraints on the test set, if any does; of all for an algorithm that ignores constraints,
-    which is checked only if it minimizes the objective, the error.
+    The main and the deterministic variant are checked. The constant is that of
+    `Trial.best_constant`.
     """
     warnings = []
-
-    def is_checked(trial: PlannedTrial) -> bool:
-        ignores = solver_class(trial.algorithm).role == "ignores"
-        return not ignores or trial.metrics.get("objective") in {"error", "mse"}
-
-    checked = filter(is_checked, plan)
-    for label, trials in groupby(checked, key=lambda trial: trial.label):
+    for label, trials in groupby(plan, key=lambda trial: trial.label):
         objectives, hinge = Pairs(list), False
         for trial in trials:
             linear = trial.options.get("model", LINEAR_MODEL) == LINEAR_MODEL

@@ -32,20 +32,20 @@ def gap(model, X, sex, y):
 def test_errors_of_groups_are_bounded(debts):
     X, sex, y = debts
     free = RateConstrainedRegressor().fit(X, y)
-    bound = RateConstrainedRegressor(constraints=GAP.format(5)).fit(X, y, sensitive_features=sex)
-    assert gap(free, X, sex, y) > 6
-    assert gap(bound, X, sex, y) == pytest.approx(5, abs=1e-5)
-    assert (bound.status_, bound.violations_[GAP.format(5)] <= 0) == ("ok", True)
+    bound = RateConstrainedRegressor(constraints=GAP.format(14)).fit(X, y, sensitive_features=sex)
+    assert gap(free, X, sex, y) > 15
+    assert gap(bound, X, sex, y) == pytest.approx(14, abs=1e-5)
+    assert (bound.status_, bound.violations_[GAP.format(14)] <= 0) == ("ok", True)
     assert bound.objective_ == pytest.approx(((bound.predict(X) - y) ** 2).mean())
     assert free.objective_ < bound.objective_
-    assert bound.multipliers_[GAP.format(5)] > 0
+    assert bound.multipliers_[GAP.format(14)] > 0
     assert bound.score(X, y) < free.score(X, y) < 1
 
 
 def test_pipelines_sparse_matrices_and_dropped_columns_give_the_same(debts):
     X, sex, y = debts
     scaled = StandardScaler().fit_transform(X)
-    model = RateConstrainedRegressor(constraints=GAP.format(5))
+    model = RateConstrainedRegressor(constraints=GAP.format(14))
     plain = clone(model).fit(scaled, y, sensitive_features=sex)
     pipeline = make_pipeline(StandardScaler(), clone(model))
     pipeline.fit(X, y, rateconstrainedregressor__sensitive_features=sex)
@@ -68,11 +68,11 @@ def test_the_model_equals_that_of_a_run(debts, tmp_path, monkeypatch):
         {
             "name": "same",
             "datasets": {"rows": entry},
-            "constraints": {"c": GAP.format(5)},
+            "constraints": {"c": GAP.format(14)},
             "algorithms": ["least_squares"],
         }
     )
-    model = RateConstrainedRegressor(constraints={"c": GAP.format(5)}, drop=["sex"], encode=True)
+    model = RateConstrainedRegressor(constraints={"c": GAP.format(14)}, drop=["sex"], encode=True)
     model.fit(X.assign(sex=sex), y)
     found = results.model("least_squares")
     assert dumps(model.regressor_) == dumps(found.classifier)
@@ -129,12 +129,13 @@ def test_any_regressor_is_a_base_model_and_its_parameters_can_be_searched(debts)
     tree = DecisionTreeRegressor(random_state=0)
     options = {"scores": "in_sample"}
     model = RateConstrainedRegressor(
-        constraints=GAP.format(8), estimator=tree, solver_options=options, random_state=0
+        constraints=GAP.format(14), estimator=tree, solver_options=options, random_state=0
     )
     search = GridSearchCV(model, {"estimator__max_depth": [1, 4]}, cv=2)
-    search.fit(X, y, sensitive_features=sex)
+    with pytest.warns(RatecliWarning, match="no better than a constant prediction"):  # depth 1
+        search.fit(X, y, sensitive_features=sex)
     assert search.best_params_ == {"estimator__max_depth": 4}
-    assert gap(search.best_estimator_, X, sex, y) <= 8
+    assert gap(search.best_estimator_, X, sex, y) <= 14
     assert not hasattr(tree, "tree_")
     with pytest.raises(ValueError, match="it is not a regressor class"):
         clone(model).set_params(estimator=LogisticRegression()).fit(X, y, sensitive_features=sex)

@@ -83,6 +83,8 @@ def _search_directions(
 SIGMOID_SHARPNESS = (1.0, 3.0)
 """Sharpness of successive descents, each started at the end of the one before."""
 MAX_SMOOTH_STEPS = 30
+SINGLE_ENTRIES = 10**5
+"""Stored entries of features from which on a descent uses single precision."""
 MOST_SINGLE = 1e15
 """Largest feature with which a descent uses single precision."""
 MANY_ENTRIES = 10**7
@@ -121,14 +123,14 @@ class LinearOracle:
 
     @cached_property
     def _features(self) -> Features:
-        """(m, d + 1) features and a column of ones, in single precision unless one is too large.
+        """(m, d + 1) features and a column of ones; in single precision if there are many.
 
         A descent does not need more: reading the features takes most of its time.
         """
         X = self.rows.X
         values = X if isinstance(X, np.ndarray) else X.data
-        largest = max(values.max(initial=0.0), -values.min(initial=0.0))
-        return compact(add_ones_column(X, np.float32 if largest < MOST_SINGLE else np.float64))
+        single = X.size >= SINGLE_ENTRIES and max(values.max(), -values.min()) < MOST_SINGLE
+        return compact(add_ones_column(X, np.float32 if single else np.float64))
 
     @cached_property
     def _digest(self) -> bytes:

@@ -21,7 +21,7 @@ from ratecli.solvers.oracles.unseen import folds_of
 from ratecli.solvers.problem import Problem, sum_by_goal
 from ratecli.solvers.regression.linear import SLACK, goal_forms, label_spread, unit_of
 from ratecli.solvers.regression.solver import LeastSquares
-from ratecli.solvers.seldonian.scores import label_weights
+from ratecli.solvers.seldonian.scores import label_weights, mean_label
 
 MULTIPLIER_SUMS = (1.0, 10.0, 100.0, 1000.0)
 """Bounds on the sum of multipliers, for an objective and pieces in their own units.
@@ -170,6 +170,14 @@ def solve_reduction(
         worst = problem.nearest_miss(problem.measured(average)[:, None])
         unseen = "" if folds is None else " on rows that its models have not seen"
         reason = f"the best average of regressors violates {worst}{unseen}"
+    constant = problem.value_of(np.full(len(average), mean_label(problem)))
+    if status == "solved" and folds is not None and trace[-1]["objective"] > constant:
+        reason = (
+            "on rows that they have not seen, only regressors that are worse than the mean label "
+            f"satisfy the constraints: objective {trace[-1]['objective']:.4g} against "
+            f"{constant:.4g}; features that tell the groups apart may help"
+        )
+        return Solution({}, "no_solution_found", reason, prices, tuple(trace))
     variants = {"estimate": MixtureClassifier.of(reduction.models[: len(chances)], chances)}
     judged = None if folds is None else JudgedRows(problem, average)
     return Solution(variants, status, reason, prices, tuple(trace), judged)

@@ -66,7 +66,7 @@ class LeastSquares(Solver):
     iterations: Annotated[int, Ge(1)] = 50
     scores: Scores | None = None
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     numbers: ClassVar[Mapping[str, Any] | None] = {}
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})
