@@ -253,10 +253,10 @@ def with_noise(ledger, error, levels):
 
 @pytest.mark.parametrize(("constant", "start", "end"), [
     (0.3, "flat (main) has the lowest mean objective of all",
-     " fair (main) has 0.1000 ± 0.0000, but is not confirmed: satisfied in 5 of 5 seeds, which is "
-     "estimated to be 77% on many test sets."),
-    (0.2, "No setting better than a constant satisfies parity on new rows (test set) in 90% of trials. "
-     "The closest is fair (main): satisfied in 5 of 5 seeds", "objective 0.1000 ± 0.0000."),
+     (" fair (main) has 0.1000 ± 0.0000, but is not confirmed: satisfied in 5 of 5 seeds, which is "
+     "estimated to be 77% on many test sets.")),
+    (0.2, ("No setting better than a constant satisfies parity on new rows (test set) in 90% of trials. "
+     "The closest is fair (main): satisfied in 5 of 5 seeds"), "objective 0.1000 ± 0.0000."),
 ])  # fmt: skip
 def test_a_setting_whose_test_rows_are_too_few_is_named(constant, start, end):
     fair = [(0.1, each) for each in (-0.3, -0.01, -0.2, -0.02, -0.01)]
