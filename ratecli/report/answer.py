@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ratecli.experiment.options import solver_class
-from ratecli.ledger.records import UNSOLVED_STATUSES, VIOLATION_PREFIX
+from ratecli.ledger.records import UNSOLVED_STATUSES, VIOLATION_PREFIX, is_no_better
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report.certificates import certified_seeds
 from ratecli.report.groups import (
@@ -214,7 +214,7 @@ def _answer(
     only_constant = rival is not None and best.is_kept and best.is_constant
     if rival and only_constant:
         best = rival
-    if not best.is_kept or (rival and rival.value >= best.value):
+    if not best.is_kept or (rival and is_no_better(rival.value, best.value)):
         rival = None
     task = {name: best.group.point.get(name) for name in names}
     ignoring = _ignoring(ledger)

@@ -440,6 +440,17 @@ def test_columns_of_other_kinds(folder, cli, options, said):
     assert "delay_below_minus_1" in (folder / "exp.yaml").read_text() or "delay" not in options
 
 
+def test_a_column_of_group_codes_is_a_category_where_it_is_a_feature(folder, cli):
+    rows = (f"{k % 3 + 1},{k % 13},{k % 13 + 5 * (k % 3 == 1)}\n" for k in range(300))
+    (folder / "o.csv").write_text("region,x,y\n" + "".join(rows))
+    answer = cli("init", "exp.yaml", "--data", "o.csv", "--target", "y", "--group", "region")
+    assert 'codes    "region": categories, not numbers' in answer.out
+    assert load_experiment(folder / "exp.yaml")[0].datasets["table"].categorical == ("region",)
+    assert cli("validate", "exp.yaml").code == 0
+    assert cli("init", "two.yaml", "--data", "o.csv", "--target", "y", "--group", "x").code == 0
+    assert load_experiment(folder / "two.yaml")[0].datasets["table"].categorical is None
+
+
 def test_a_table_whose_columns_are_all_used(folder, cli):
     (folder / "o.csv").write_text("x,y\n" + "".join(f"{k % 13},{k % 2}\n" for k in range(200)))
     assert cli("init", "exp.yaml", "--data", "o.csv", "--label", "y", "--goal", "recall").code == 0

@@ -112,6 +112,7 @@ def own_table_starter(request: StarterOptions) -> Starter:
         keys |= {"scores": [request.score], "drop": [*hidden, *gappy]}
     else:
         keys |= {"drop": [*hidden, *left_out]} | ({"missing": "mean"} if gaps else {})
+        keys["categorical"] = [str(name) for name in used if _is_code(used[name], groups)]
     algorithm, why = _algorithm(request, goals)
     algorithms = {algorithm: why}
     if not request.score or _are_probabilities(frame[request.score]):
@@ -123,7 +124,8 @@ def own_table_starter(request: StarterOptions) -> Starter:
         notes.append("features include the groups: add them to drop to estimate without them")
     if not request.score:
         reasons = left_out | ({request.deployed: IN_USE} if request.deployed else {})
-        notes += _feature_notes(used, reasons, label, classes=bool(request.label))
+        codes = keys.get("categorical", [])
+        notes += _feature_notes(used, reasons, codes, label, classes=bool(request.label))
     if gaps:
         notes.append(f"missing  {_format_counts(gaps)}: set to the mean, and marked by a feature")
     if unknown:
@@ -227,6 +229,8 @@ class Groups:
 
     Attributes
     ----------
+    columns
+        The columns that define them.
     bins
         Where columns of many numbers are cut.
     conditions, members
@@ -235,6 +239,7 @@ class Groups:
         Whether groups with fewer than `MIN_ROWS` rows are left out.
     """
 
+    columns: Sequence[str]
     bins: Mapping[str, Sequence[float]]
     conditions: Mapping[str, str]
     members: Mapping[str, Mask]
@@ -272,7 +277,16 @@ def _find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
         members = enough
     kept = {name: conditions[name] for name in members}
     left_out = len(members) < len(conditions)
-    return Groups({name: found for name, found in cuts.items() if found}, kept, members, left_out)
+    bins = {name: found for name, found in cuts.items() if found}
+    return Groups(request.group, bins, kept, members, left_out)
+
+
+def _is_code(column: pd.Series, groups: Groups) -> bool:
+    """Whether a feature is a column of groups with more than two values, whole numbers."""
+    if is_text(column) or column.name not in groups.columns or column.name in groups.bins:
+        return False
+    known = column.dropna()
+    return known.nunique() > 2 and bool((known % 1 == 0).all())
 
 
 def _value(value: Any) -> str | float:
@@ -318,7 +332,12 @@ def _group_notes(
 
 
 def _feature_notes(
-    features: pd.DataFrame, left_out: Mapping[str, str], label: Floats, *, classes: bool
+    features: pd.DataFrame,
+    left_out: Mapping[str, str],
+    codes: Sequence[str],
+    label: Floats,
+    *,
+    classes: bool,
 ) -> Iterator[str]:
     """Name the features, the columns left out with the reasons, and features to check."""
     names = [_quoted(each) for each in features]
@@ -326,6 +345,8 @@ def _feature_notes(
     yield f"features {', '.join(names[:MAX_FEATURES_SHOWN])}{more}"
     for name, reason in left_out.items():
         yield f"left out {_quoted(name)}: {reason}"
+    for name in codes:
+        yield f"codes    {_quoted(name)}: categories, not numbers"
     for line in _leaks(features, label) if classes else ():
         yield f"check    {line}"
 
