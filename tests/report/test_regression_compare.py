@@ -12,7 +12,7 @@ from ratecli.report.expectations import Verdict
 from ratecli.report.groups import estimate_share
 from ratecli.report.regression import compare, settings
 from ratecli.report.regression.check import seed_notes
-from ratecli.report.regression.findings import CheckReport, Finding, findings_sheet
+from ratecli.report.regression.findings import CheckReport, Finding, check_summary, findings_sheet
 from ratecli.report.regression.reference import PinnedTrials
 
 BETTER = {"error": Direction.LOW, "accuracy": Direction.HIGH, "solution_rate": Direction.HIGH}
@@ -302,6 +302,8 @@ def test_failures_come_first_and_large_changes_before_small_ones():
     found = [Finding(verdict, was=0.0, now=by, metric=f"{by}") for verdict, by in changes]
     check = CheckReport(Path("x.yaml"), "x", None, found)
     assert [row[4] for row in texts(findings_sheet(check))] == ["-0.03", "0.01", "0.5", "-0.9"]
+    assert "1 changed" in check_summary(check)
+    assert check_summary(check).endswith("fails because neither direction is known to be better")
 
 
 def test_violations_on_test_sets_come_first():

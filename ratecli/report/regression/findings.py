@@ -204,7 +204,10 @@ def check_summary(check: CheckReport) -> str:
         sides.append("`expect`")
     against = f" with {' and '.join(sides)}" if sides else ""
     count = len(check.findings)
-    return f"{check.name}: {count} comparison{'s' * (count != 1)}{against}: {counts or 'none'}"
+    why = ""
+    if Verdict.CHANGED in check.counts:
+        why = "; a changed metric fails because neither direction is known to be better"
+    return f"{check.name}: {count} comparison{'s' * (count != 1)}{against}: {counts or 'none'}{why}"
 
 
 def findings_sheet(check: CheckReport) -> Sheet:
