@@ -141,9 +141,9 @@ def column_classifier(rows: TrialData, name: str) -> Classifier:
         {each if isinstance(each, str) else float(each) for each in yes.tolist()}, key=str
     )
     condition = Condition(name, "=", tuple(values) or (1.0,))
-    return GroupThreshold(
-        Threshold(np.zeros(rows.X.shape[1])), (str(condition),), np.ones((1, 1), bool), -np.ones(1)
-    )
+    groups, thresholds = np.array([[True], [False]]), np.array([-1.0, 0.0])
+    scorer = Threshold(np.zeros(rows.X.shape[1]))
+    return GroupThreshold(scorer, (str(condition),), groups, thresholds)
 
 
 def deployed_predictions(sample: Sample) -> Predictions:

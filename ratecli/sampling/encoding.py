@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,13 @@ from ratecli.models.composed import append_memberships, rows_without_group
 from ratecli.rates.expression import Slice
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Mask, Sample
+
+MAX_WORDS = 64
+"""Maximum number of values of a text column that are stored with a model."""
+
+
+def _is_words(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def slice_memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:
@@ -62,27 +69,32 @@ class Encoding:
         The kinds of the columns that are not features, which slices of classifiers may use.
     levels
         Number of copies of each row (`sampling.rows`).
+    words
+        The values of those of these columns that are text, unless there are more than `MAX_WORDS`.
     """
 
     encoder: Encoder
     others: Mapping[str, ColumnKind]
     levels: int = 1
+    words: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, encoder: Encoder, columns: Mapping[str, Any], levels: int) -> Encoding:
         """Return the encoding; `columns` are (n,) arrays, with dtype object for text."""
-        features = encoder.kinds
-        others: dict[str, ColumnKind] = {
-            name: "text" if columns[name].dtype.kind == "O" else "number"
-            for name in columns
-            if name not in features
-        }
-        return cls(encoder, others, levels)
+        others, words = dict[str, ColumnKind](), dict[str, Sequence[str]]()
+        for name in [name for name in columns if name not in encoder.kinds]:
+            column = columns[name]
+            others[name] = "text" if column.dtype.kind == "O" else "number"
+            if others[name] == "text":
+                found = pd.Series(column).dropna().unique().tolist()
+                if len(found) <= MAX_WORDS and _is_words(found):
+                    words[name] = sorted(found)
+        return cls(encoder, others, levels, words)
 
     def text(self) -> str:
         """Return the encoding as JSON for `from_json`."""
-        content = self.encoder.as_json() | {"others": dict(self.others), "levels": self.levels}
-        return json.dumps(content)
+        others = {"others": dict(self.others), "levels": self.levels, "words": dict(self.words)}
+        return json.dumps(self.encoder.as_json() | others)
 
     @classmethod
     def from_json(cls, content: object) -> Encoding:
@@ -92,9 +104,11 @@ class Encoding:
         """
         encoder = Encoder.from_json(content)
         match content:
-            case {"others": dict(others), "levels": int(levels)} if levels >= 1:
-                if all(kind in ("number", "text") for kind in others.values()):
-                    return cls(encoder, others, levels)
+            case {"others": dict(others), "levels": int(levels), **more} if levels >= 1:
+                words: Any = more.get("words", {})
+                lists = isinstance(words, dict) and all(map(_is_words, words.values()))
+                if lists and all(kind in ("number", "text") for kind in others.values()):
+                    return cls(encoder, others, levels, words)
         raise ValueError("its description of the rows is not valid")
 
     def kind(self, column: str) -> ColumnKind | None:
@@ -106,6 +120,18 @@ class Encoding:
         slices = [Slice.of((), parse_conditions(text)) for text in classifier.slices]
         columns = sorted({each.column for where in slices for each in where.atoms})
         return {**{name: self.kind(name) for name in columns}, **self.encoder.kinds}
+
+    def _new_words(self, arrays: Mapping[str, Any]) -> Iterator[Diagnostic]:
+        """Return a W404 for each column of slices with words that no row of the experiment had."""
+        for name, column in arrays.items():
+            known = pd.Series(column).dropna()
+            new = known[~known.isin(self.words.get(name, known))]
+            if len(new):
+                message = (
+                    f"column '{name}': {len(new)} row{'s' * (len(new) > 1)} with a value that did not occur in the "
+                    f"experiment, such as '{new.iloc[0]}'"
+                )
+                yield Diagnostic("W404", message)
 
     def inputs_for(
         self,
@@ -132,6 +158,7 @@ class Encoding:
         if not classifier.slices:
             return matrix, warnings
         arrays = {str(name): as_array(column) for name, column in known.items()}
+        warnings = [*warnings, *self._new_words(arrays)]
         unknown, empty = np.full(len(known), np.nan), np.full(len(known), "")
         sample = Sample(arrays, unknown, empty, empty, np.ones(len(known)))
         members = slice_memberships(sample, classifier.slices)
