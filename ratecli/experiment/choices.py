@@ -59,7 +59,8 @@ CHOICES = (
         ANY_MODEL,
         "no",
         "random",
-        "stores several models; its `deterministic` variant may violate rules",
+        "stores several models, which `export` cannot write if they are trees; its `deterministic` "
+        "variant may violate rules",
         (0.05, 1.28, 257),
     ),
     Choice(

@@ -63,9 +63,9 @@ def _infinity(text: str) -> float:
 
 
 STATUSES = {
-    "ok": "the algorithm finished and the model satisfies its constraints on the training set",
-    "not_met": "the algorithm finished, but a constraint is violated or undefined on the training "
-    "set",
+    "ok": "the algorithm finished and the model satisfies its constraints where they are enforced",
+    "not_met": "the algorithm finished, but a constraint is violated or undefined where it is "
+    "enforced",
     "infeasible": "no classifier can satisfy the constraints, as shown by a linear program over "
     "all decisions",
     "no_solution_found": "no model was found, or none passed the safety test; the reason says how "

@@ -537,7 +537,8 @@ def solution_status(
 
     This is the solver's status, or `not_met` if the solver was given the constraints and its main
     variant violates one on the training set, or on the rows of `Solution.judged`. A constraint that
-    is undefined there counts as violated.
+    is undefined there counts as violated. Those that have to hold on the validation set were
+    judged there by the solver's search.
     """
     if solution.status not in {"solved", "iteration_limit"} or not solution.variants:
         return solution.status, solution.reason
@@ -547,7 +548,9 @@ def solution_status(
         goal.name: measured[ex.to_text(goal.expression)] for goal in case.constraints
     }
     where = "the training set"
-    if solution.judged is not None:
+    if case.guard.holds == "validation" and case.solver.role == "enforces":
+        violations = {}
+    elif solution.judged is not None:
         violations, where = solution.judged.violations(), "rows that its model has not seen"
     missed = [
         f"'{name}' " + ("(undefined)" if math.isnan(value) else f"by {value:.3g}")

@@ -127,9 +127,10 @@ class Encoding:
             known = pd.Series(column).dropna()
             new = known[~known.isin(self.words.get(name, known))]
             if len(new):
+                rows = f"{len(new)} row{'s' * (len(new) > 1)}"
                 message = (
-                    f"column '{name}': {len(new)} row{'s' * (len(new) > 1)} with a value that did not occur in the "
-                    f"experiment, such as '{new.iloc[0]}'"
+                    f"column '{name}': {rows} with a value that did not occur in the experiment, "
+                    f"such as '{new.iloc[0]}'"
                 )
                 yield Diagnostic("W404", message)
 

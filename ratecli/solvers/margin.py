@@ -167,7 +167,9 @@ def _choose_margin(search: _Search, guard: MarginSpec, first: Solution, judge: J
     if isinstance(judge, _NormalJudge) and judge.level is not None and (best.missed or not useful):
         # a compromise is closest to satisfying the constraint that prevents a solution
         blocked = [each for each in tried if each.missed and not search.is_useful(each)]
-        return best._replace(solution=_refuse(search, tried, judge, (blocked or [best])[-1].name))
+        last = (blocked or [best])[-1]
+        rule = f"'{last.name}'{last.rates}"
+        return best._replace(solution=_refuse(search, tried, judge, rule))
     found = best.solution
     if best.missed or found.status not in USABLE_STATUSES:
         judged = "in the predicted safety test" if guard.aim else f"on {guard.holds} rows"
@@ -222,12 +224,14 @@ class _Attempt(NamedTuple):
 
     `plain` (J,) are the values of the pieces, `upper` (J,) with what the judge adds. `missed` is
     the largest of these, reduced by `MAX_IGNORED_SHORTFALL` and at least 0; `name` is the
-    constraint that has it. `by` (J,) are the amounts by which constraints were tightened.
+    constraint that has it and `rates` says of which rates, if it has several pieces. `by` (J,) are
+    the amounts by which constraints were tightened.
     """
 
     missed: float
     objective: float
     name: str
+    rates: str
     plain: Array
     upper: Array
     solution: Solution
@@ -297,7 +301,11 @@ class _Search:
         missed = max(float(upper[worst]) - MAX_IGNORED_SHORTFALL, 0.0)
         objective = float(np.nan_to_num(problem.value(main), nan=np.inf))
         by = np.broadcast_to(by, upper.shape)
-        return _Attempt(missed, objective, problem.piece_owners[worst], plain, upper, solution, by)
+        owners, name = problem.piece_owners, problem.piece_owners[worst]
+        sliced = [leaf for leaf in ex.leaves(problem.pieces[worst]) if leaf.where.visible.atoms]
+        several = sliced and owners.count(name) > 1
+        rates = f" ({', '.join(map(ex.to_text, sliced))})" if several else ""
+        return _Attempt(missed, objective, name, rates, plain, upper, solution, by)
 
     def is_useful(self, attempt: _Attempt) -> bool:
         """Whether a model satisfies the tightened constraints and its objective is below the limit.
@@ -311,8 +319,8 @@ class _Search:
         return satisfied and attempt.objective < self.limit
 
 
-def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, name: str) -> Solution:
-    """Return a solution that says how many rows are needed.
+def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, rule: str) -> Solution:
+    """Return a solution that says how many rows are needed for a rule to hold.
 
     With n / share^2 rows, standard errors are multiplied by the share, and biases by its square.
     If a model found for more rows satisfies the judge with these rows, return it instead.
@@ -342,17 +350,19 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, nam
         else:
             fewest = k + 1
     where = "training" if search.rows is problem else "validation"
-    reason = f"too few {where} rows for '{name}' to hold on new rows with probability "
+    reason = f"too few {where} rows for {rule} to hold on new rows with probability "
     reason += f"{judge.level:g}"
     if search.rows is problem and math.isfinite(search.limit):
         reason += f" in a model that keeps {1 - MAX_COST:.0%} of its gain over a constant {kind}"
     counts = search.rows.counts
     rows = search.rows.rates.sums.shape[1] if counts is None else round(counts.sum())
     if useful is None:
-        constant = _best_constant(problem, problem, lambda *_: np.zeros(1))
+        # the mean label counts although it may violate constraints
+        plain = _PLAIN if problem.label_range is None else lambda *_: np.zeros(1)
+        constant = _best_constant(problem, problem, plain)
         if tried[0].objective >= constant:
             return _no_solution(
-                f"with these features, '{name}' cannot hold on new rows: even on training rows "
+                f"with these features, {rule} cannot hold on new rows: even on training rows "
                 f"alone, the model that satisfies it is no better than a constant {kind}"
             )
         most_rows = _two_digits(rows / SHARES[-1] ** 2)

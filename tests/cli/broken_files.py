@@ -177,7 +177,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
          "algorithms: [unconstrained]", "resample: 1"),
     ],
     LOANS: [
-        ("E301 a group that a rule uses", "groups: {late: age >= ⟦2024-06-01⟧}",
+        ("E301 a group that a rule uses", "groups: {late: age >= ⟦June⟧}",
          "algorithms: [majorize]", "constraints: {a: 'tpr[late] >= 0.5', b: 'tpr[late] <= tpr'}"),
         ("E203 name that no algorithm has together", "algorithms:",
          "  - unconstrained: {sweep: {k: [1]}}", "  - unconstrained: {as: u, sweep: {m: [1]}}",

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -218,7 +219,8 @@ def test_margin_never_returns_a_model_worse_than_a_constant(rule, name, sample):
         assert given.value(first(found)) < constant
     else:
         assert found.status == "no_solution_found"
-        assert "too few training rows for 'p' to hold on new rows with prob" in found.reason
+        start = r"too few training rows for 'p' \(tpr\[g = .\], tpr\[g = .\]\) to hold on new rows"
+        assert re.match(start, found.reason)
 
 
 def test_a_model_that_misses_tightened_constraints_is_no_answer():
@@ -298,7 +300,7 @@ def test_an_algorithm_with_a_margin_of_its_own_gives_some_of_it_up(method):
 
 def test_a_piece_with_slack_is_tightened_from_its_value():
     by, plain, upper = np.zeros(2), np.array([-0.07, -0.03]), np.array([-0.03, 0.004])
-    missed = _Attempt(0.004, 0.1, "p", plain, upper, Solution({}), by)
+    missed = _Attempt(0.004, 0.1, "p", "", plain, upper, Solution({}), by)
     start, target = _next_step(missed, np.full(2, -np.inf), np.full(2, np.inf))
     assert start.tolist() == [0.0, 0.03]
     assert target == pytest.approx([0.0, 0.034 + MAX_SPARE_ROOM / 2])
