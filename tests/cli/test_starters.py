@@ -4,12 +4,16 @@ import csv
 import os
 import re
 
+import numpy as np
+import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from ratecli.config.experiment import load_experiment
 from ratecli.config.sweep import sweep_points
 from ratecli.experiment.catalogue import template_summaries, template_text
 from ratecli.experiment.starters.goals import GOALS
+from ratecli.experiment.starters.own_table import _leaks
 from ratecli.report.regression.statistics import MIN_SEEDS
 
 
@@ -438,6 +442,14 @@ def test_columns_of_other_kinds(folder, cli, options, said):
     assert said in answer.out
     assert cli("validate", "exp.yaml").err.count("error") == 0
     assert "delay_below_minus_1" in (folder / "exp.yaml").read_text() or "delay" not in options
+
+
+def test_the_area_of_a_feature_alone_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    label = (rng.random(500) < 0.3).astype(float)
+    scores = np.round(4 * label + rng.normal(size=500))  # with ties
+    (said,) = _leaks(pd.DataFrame({"s": scores}), label)
+    assert f"(AUC {roc_auc_score(label, scores):.4f})" in said
 
 
 def test_a_column_of_group_codes_is_a_category_where_it_is_a_feature(folder, cli):
