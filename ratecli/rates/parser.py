@@ -75,7 +75,7 @@ _HELPS = {
     "and": "write two constraints",
     "between": "write both ends: age >= 30 and age < 40",
     "is": "write >= or <=; in a slice, column = value; rows without a value are in no slice, "
-    "unless the table says a word there, such as unknown",
+    "unless the cell contains a word, such as unknown",
 }
 """Help for operators of other languages."""
 _SPACES = "put a name or value with spaces in quotes: 'length of stay'"

@@ -212,9 +212,8 @@ def check_condition(condition: Condition, scope: Scope) -> None:
             if value not in texts:
                 help_ = did_you_mean(value, texts, "values")
                 refuse("E206", f"'{value}' is not a value of '{column}'", span, help_)
-    elif isinstance(condition.values[0], str):
-        wrong = [text for text in texts if not syntax.DATE.fullmatch(text)]
-        if wrong:
+    elif condition.date:
+        if wrong := [text for text in texts if not condition.has_date(text)]:
             message = f"'{condition}' compares dates, but '{column}' contains '{wrong[0]}'"
             refuse("E206", message, span, "write dates as year-month-day, as in 2024-05-31")
     elif words := [str(value) for value in known if math.isnan(syntax.parse_number(value))]:

@@ -179,12 +179,11 @@ class Sample:
                 equal |= np.asarray(column == shown, dtype=np.bool_)
             return equal if condition.op == "=" else ~equal & np.asarray(pd.notna(column))
         compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
-        (value,) = condition.values
-        if not isinstance(value, str):
-            return np.asarray(compare[condition.op](column.astype(float), value))
+        if not condition.date:
+            return np.asarray(compare[condition.op](column.astype(float), condition.values[0]))
         known = np.asarray(pd.notna(column))
-        dates = [str(text)[: len(value)] for text in column[known]]
-        known[known] = compare[condition.op](np.array(dates, dtype=str), value)
+        dates = [str(text)[: len(condition.date)] for text in column[known]]
+        known[known] = compare[condition.op](np.array(dates, dtype=str), condition.date)
         return known
 
 

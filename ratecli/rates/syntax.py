@@ -32,8 +32,8 @@ _NEGATED: Mapping[Comparison, Comparison] = {
     ">": "<=",
     ">=": "<",
 }
-DATE = re.compile(r"\d{4}-\d\d(-\d\d.*)?")
-"""A date (ISO 8601) in a slice or a column, such as 2024-05-31 or 2024-05; its time is ignored."""
+DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?")
+"""A day or month (ISO 8601) in a slice: 2024-05-31 or 2024-05."""
 KEYWORDS = frozenset({"and", "or", "not", "in"})
 """Words of slices; a column or value with such a name is quoted."""
 MAX_CLAUSES = 64
@@ -78,6 +78,19 @@ class Condition:
     op: Comparison
     values: tuple[str | float, ...]
     span: Span = field(default=NO_SPAN, compare=False)
+
+    @property
+    def date(self) -> str:
+        """The date that cells are compared with, "" if it is a number or for `=` and `!=`."""
+        value = self.values[0]
+        return value if self.op not in {"=", "!="} and isinstance(value, str) else ""
+
+    def has_date(self, cell: object) -> bool:
+        """Return whether a cell is a date as exact as the one it is compared with, maybe a time."""
+        day, after = str(cell)[:10], str(cell)[10:11]
+        if DATE.fullmatch(str(cell)):
+            return len(str(cell)) >= len(self.date)
+        return len(day) == 10 and DATE.fullmatch(day) is not None and after in {"T", " "}
 
     def __str__(self) -> str:
         texts = [quote(v) if isinstance(v, str) else value_text(v) for v in self.values]

@@ -159,9 +159,9 @@ def answers(ledger: Ledger) -> list[Answer]:
     The best has the lowest mean objective among the groups whose constraints hold in a share of the
     trials of at least `DEFAULT_LEVEL`; if there are none, among those that should hold with a
     stated probability which the test sets do not contradict. It has a model in at least half of the
-    trials, and is better than a constant if another one is, even if test sets are too small to
-    confirm that the constraints hold there. If there is none, the one whose constraints hold most
-    often counts as best. A task is a point of the file's own sweep, together
+    trials. One that is no better than a constant comes after a cheaper one that satisfies the
+    constraints but is not confirmed. If there is none, the one whose constraints hold most often
+    counts as best. A task is a point of the file's own sweep, together
     with the values of names used in constraints or the objective.
     """
     return ledger.cached("answers", lambda: _answers(ledger))
@@ -209,13 +209,16 @@ def _answer(
     constraints = list(ledger.constraints)
     candidates = [Candidate.of(each, split, constraints) for each in groups]
     best = min(candidates, key=lambda each: each.rank)
-    open_ = (each for each in candidates if not each.is_kept and each.seems_satisfied(split))
-    rival = min(open_, key=lambda each: each.value, default=None)
-    only_constant = rival is not None and best.is_kept and best.is_constant
+    cheaper = (
+        each
+        for each in candidates
+        if best.is_kept and not each.is_kept and not is_no_better(each.value, best.value)
+    )
+    unconfirmed = filter(lambda each: each.seems_satisfied(split), cheaper)
+    rival = min(unconfirmed, key=lambda each: each.value, default=None)
+    only_constant = rival is not None and best.is_constant
     if rival and only_constant:
-        best = rival
-    if not best.is_kept or (rival and is_no_better(rival.value, best.value)):
-        rival = None
+        best, rival = rival, None
     task = {name: best.group.point.get(name) for name in names}
     ignoring = _ignoring(ledger)
     free = [each for each in groups if each.label in ignoring]
@@ -414,9 +417,11 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
     if not best.is_kept:
         reason = f" {answer.reason}." if answer.reason else ""
         start = f"{point}no setting" if point else "No setting"
-        start += " better than a constant" * answer.only_constant
+        does = "satisfies"
+        if answer.only_constant:
+            start, does = f"{start} better than a constant", "is confirmed to satisfy"
         return (
-            f"{start} satisfies {rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials. "
+            f"{start} {does} {rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials. "
             f"The closest is {best.name}: {count}; {shown.name} {amount}.{reason}"
         )
     if best.is_constant:

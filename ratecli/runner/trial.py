@@ -43,6 +43,7 @@ from ratecli.sampling.deployed import (
     with_classifier_decisions,
     with_stored_decisions,
 )
+from ratecli.sampling.encoding import stored_encoding
 from ratecli.sampling.filter_summary import summarize_filters
 from ratecli.sampling.group_rates import group_rates
 from ratecli.sampling.logs import effective_rows
@@ -121,7 +122,7 @@ def _run_trial(spec: TrialSpec, results: Mapping[str, TrialResult]) -> TrialResu
         multipliers=found.solution.multipliers,
         values=tuple(found.values),
         models={name: dumps(classifier) for name, classifier in variants.items()},
-        encoding=rows.encoding if variants else "",
+        encoding=stored_encoding(rows.encoding, variants.values()) if variants else "",
     )
 
 
@@ -537,8 +538,8 @@ def solution_status(
 
     This is the solver's status, or `not_met` if the solver was given the constraints and its main
     variant violates one on the training set, or on the rows of `Solution.judged`. A constraint that
-    is undefined there counts as violated. Those that have to hold on the validation set were
-    judged there by the solver's search.
+    is undefined there counts as violated. If constraints have to hold on the validation set, the
+    solver's status says whether they do (see `solve_with_margin`).
     """
     if solution.status not in {"solved", "iteration_limit"} or not solution.variants:
         return solution.status, solution.reason

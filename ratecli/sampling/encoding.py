@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,16 @@ def slice_memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:
     return [sample.rows(where) for where in wheres]
 
 
+def stored_encoding(encoding: str, classifiers: Iterable[Classifier]) -> str:
+    """Return an encoding as JSON without the words of columns that no slice of models uses."""
+    slices = {text for each in classifiers for text in each.slices}
+    wheres = [Slice.of((), parse_conditions(text)) for text in sorted(slices)]
+    used = {each.column for where in wheres for each in where.atoms}
+    content = json.loads(encoding)
+    words = content.pop("words", {}).items()
+    return json.dumps(content | {"words": {name: found for name, found in words if name in used}})
+
+
 def _check_slice_columns(sample: Sample, where: Slice) -> Iterator[Diagnostic]:
     for condition in where.atoms:
         column = sample.columns.get(condition.column)
@@ -50,11 +60,15 @@ def _check_slice_columns(sample: Sample, where: Slice) -> Iterator[Diagnostic]:
         if column is None:
             hint = did_you_mean(condition.column, sample.columns, "columns")
             yield Diagnostic("E411", f"{start} there is no column '{condition.column}'", hint)
-        elif condition.op not in {"=", "!="}:
-            dates, numbers = isinstance(condition.values[0], str), column.dtype.kind == "f"
-            if dates == numbers:
-                kind = "numbers" if numbers else "text"
-                yield Diagnostic("E411", f"{start} '{condition.column}' contains {kind}")
+        elif condition.date:
+            wrong = [
+                each for each in pd.unique(column[pd.notna(column)]) if not condition.has_date(each)
+            ]
+            if wrong:
+                message = f"{start} '{condition.column}' contains '{wrong[0]}'"
+                yield Diagnostic("E411", message, "write dates as year-month-day, as in 2024-05-31")
+        elif condition.op not in {"=", "!="} and column.dtype.kind != "f":
+            yield Diagnostic("E411", f"{start} '{condition.column}' contains text")
 
 
 @dataclass(frozen=True)
@@ -159,7 +173,9 @@ class Encoding:
         if not classifier.slices:
             return matrix, warnings
         arrays = {str(name): as_array(column) for name, column in known.items()}
-        warnings = [*warnings, *self._new_words(arrays)]
+        wheres = [Slice.of((), parse_conditions(text)) for text in classifier.slices]
+        named = {each.column for where in wheres for each in where.atoms if each.op in {"=", "!="}}
+        warnings = [*warnings, *self._new_words({name: arrays[name] for name in sorted(named)})]
         unknown, empty = np.full(len(known), np.nan), np.full(len(known), "")
         sample = Sample(arrays, unknown, empty, empty, np.ones(len(known)))
         members = slice_memberships(sample, classifier.slices)

@@ -312,7 +312,10 @@ def filter_trial_data(
     kept = np.where(train, unfiltered.predictions(loads(blob)).decisions, 1.0)
     kept[kept < MIN_KEEP_CHANCE] = 0.0
     if how.row_filter.take == "sample":
-        sampled = random_stream(seed, "filter sample").random(len(kept)) < kept
+        draws, order = random_stream(seed, "filter sample").random(len(kept)), unfiltered.positions
+        if how.drawing.share is None and data.levels == 1 and order is not None:
+            draws = draws[order]  # one for each row of the tables
+        sampled = draws < kept
         kept = np.where(train, sampled, 1.0)
     if not kept[train].any():
         message = "the filter keeps no training row"

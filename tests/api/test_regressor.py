@@ -117,6 +117,14 @@ def test_invalid_arguments_are_value_errors(debts, options, message):
         RateConstrainedRegressor(**options).fit(X, y, sensitive_features=sex)
 
 
+def test_a_limit_that_costs_more_than_the_model_explains_is_a_warning(debts):
+    X, sex, y = debts
+    with pytest.warns(
+        RatecliWarning, match="no better than a constant prediction: objective 306.1"
+    ):
+        RateConstrainedRegressor(constraints=GAP.format(5)).fit(X, y, sensitive_features=sex)
+
+
 def test_a_violated_constraint_is_a_warning(debts):
     X, _, y = debts
     with pytest.warns(RatecliWarning, match="the regressor violates 'mse <= 1' by"):

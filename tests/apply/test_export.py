@@ -302,6 +302,7 @@ RANDOM = {
     "mixture": MixtureClassifier((LINE,), np.ones(1)),
     "hashed": HashedRamp(WEIGHTS),
     "filter": ProxyFilter(SplitTree(WIDTH, np.full((1, 2), LEAF), ()), np.ones(1)),
+    "dates": by_group(LINE, ("sex > 2024-05",), [[1], [0]], [0.5, 0.0]),
 }
 REFUSED = [
     ("ramp", "json sklearn onnx", "represent random decisions. name another variant"),
@@ -313,6 +314,7 @@ REFUSED = [
     ("groups of sets", "json sklearn", "trees with a threshold for each group"),
     ("bayes", "json", "a GaussianNB"),
     ("columns", "sklearn", "thresholds of groups of several columns or of ranges"),
+    ("dates", "onnx", "a comparison of dates"),
     ("svm", "onnx", "a SVC, which skl2onnx does not convert exactly"),
 ]
 

@@ -31,7 +31,10 @@ def few(tmp_path):
 
 
 def test_validation_limit_is_the_other_algorithms_validation_error(few):
-    """On training rows that is next to nothing, which no classifier keeps on others."""
+    """On training rows that is next to nothing, which no classifier keeps on others.
+
+    The status is that of the rows where constraints have to hold.
+    """
     outcome, store = run_file(write(few, FILE))
     assert outcome.counts == {"ok": 2}
     errors = {}

@@ -255,7 +255,7 @@ def with_noise(ledger, error, levels):
     (0.3, "flat (main) has the lowest mean objective of all",
      (" fair (main) has 0.1000 ± 0.0000, but is not confirmed: satisfied in 5 of 5 seeds, which is "
      "estimated to be 77% on many test sets.")),
-    (0.2, ("No setting better than a constant satisfies parity on new rows (test set) in 90% of trials. "
+    (0.2, ("No setting better than a constant is confirmed to satisfy parity on new rows (test set) in 90% of trials. "
      "The closest is fair (main): satisfied in 5 of 5 seeds"), "objective 0.1000 ± 0.0000."),
 ])  # fmt: skip
 def test_a_setting_whose_test_rows_are_too_few_is_named(constant, start, end):
@@ -267,6 +267,18 @@ def test_a_setting_whose_test_rows_are_too_few_is_named(constant, start, end):
     (sentence,) = answer_sentences(with_noise(replace(ledger, results=results), 0.0, levels))
     assert sentence.startswith(start)
     assert sentence.endswith(end)
+
+
+def test_an_unconfirmed_setting_that_costs_more_is_not_named():
+    ledger = ledger_of(
+        {("flat", ()): [(0.2, -0.9)] * 5, ("fair", ()): [(0.3, -0.3), (0.3, -0.01)] * 2}
+    )
+    info = {BEST_CONSTANT_KEY: {"test": 0.2}}
+    results = {key: replace(each, info=info) for key, each in ledger.results.items()}
+    found = with_noise(replace(ledger, results=results), 0.0, {"flat": None, "fair": None})
+    (sentence,) = answer_sentences(found)
+    assert sentence.startswith("flat (main) has the lowest mean objective of all settings")
+    assert "fair" not in sentence
 
 
 @pytest.mark.parametrize(("values", "error", "level", "name"), [

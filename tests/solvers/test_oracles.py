@@ -21,7 +21,7 @@ from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.solver import Mixture
-from ratecli.solvers.oracles import choice
+from ratecli.solvers.oracles import choice, linear
 from ratecli.solvers.oracles.base import FitRows, OracleRows
 from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator, model_class
 from ratecli.solvers.problem import ERROR_RATE, Problem
@@ -149,6 +149,19 @@ def test_costs_of_one_sign_give_a_constant_decision(option, sign):
     given = problem(smooth_rows(0), Rules({}, "positive_rate"))
     answer = ask(option, given, prices(given, {"positive_rate": sign}))
     assert (answer.decide(given.X) == (sign < 0)).all()
+
+
+@pytest.mark.parametrize("n", [60, 30_000])  # from 100,000 entries on, in single precision
+def test_a_linear_search_is_shared_by_the_same_problem_only(n):
+    def search(seed=0, l2=0.01, prices=0):
+        given = replace(problem(smooth_rows(seed, n), GOALS), l2=l2)
+        return ask("linear", given, prices_of(given, prices)).weights.tolist()
+
+    first = search()
+    others = [search(seed=1), search(l2=0.02), search(prices=1)]
+    assert first not in others
+    linear._search_cache._known.clear()
+    assert search() == first
 
 
 def test_plug_in_fits_probabilities_once():

@@ -157,7 +157,7 @@ class Unconstrained(ModelSolver):
     model: ModelOrRegressorOption = field(default=LINEAR_MODEL, kw_only=True)
     loss: Literal["hinge", "logistic", "squared"] = "hinge"
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     role: ClassVar[Role] = "ignores"
     numbers: ClassVar[Mapping[str, Any] | None] = {"loss": "squared"}
     episodes: ClassVar[Mapping[str, Any] | None] = {}
@@ -246,7 +246,7 @@ class Thresholded(ThresholdSolver):
     free: bool = False
     loss: Literal["hinge", "logistic"] = "hinge"
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     role: ClassVar[Role] = "reads"
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES

@@ -85,10 +85,10 @@ SIGMOID_SHARPNESS = (1.0, 3.0)
 MAX_SMOOTH_STEPS = 30
 SINGLE_ENTRIES = 10**5
 """Stored entries of features from which on a descent uses single precision."""
-MOST_SINGLE = 1e15
-"""Largest feature with which a descent uses single precision."""
+MOST_SINGLE = 1e4
+"""Larger features than this may differ by less than single precision can tell."""
 MANY_ENTRIES = 10**7
-"""Stored entries of features from which on a descent ends early."""
+"""Stored entries from which on precision is always single, and a descent ends early."""
 ROUGH_DECREASE = 1e-5
 """Relative decrease of the cost in a step at which such a descent ends."""
 CACHED_SEARCHES = 32
@@ -129,7 +129,9 @@ class LinearOracle:
         """
         X = self.rows.X
         values = X if isinstance(X, np.ndarray) else X.data
-        single = X.size >= SINGLE_ENTRIES and max(values.max(), -values.min()) < MOST_SINGLE
+        single = X.size >= MANY_ENTRIES or (
+            X.size >= SINGLE_ENTRIES and max(values.max(), -values.min()) < MOST_SINGLE
+        )
         return compact(add_ones_column(X, np.float32 if single else np.float64))
 
     @cached_property

@@ -171,12 +171,13 @@ def solve_reduction(
         unseen = "" if folds is None else " on rows that its models have not seen"
         reason = f"the best average of regressors violates {worst}{unseen}"
     constant = problem.value_of(np.full(len(average), mean_label(problem)))
-    if status == "solved" and folds is not None and trace[-1]["objective"] > constant:
+    if not reason.endswith("seen") and folds is not None and trace[-1]["objective"] > constant:
         reason = (
-            "on rows that they have not seen, only regressors that are worse than the mean label "
-            f"satisfy the constraints: objective {trace[-1]['objective']:.4g} against "
-            f"{constant:.4g}; features that tell the groups apart may help"
+            "on rows that its models have not seen, the best average of regressors found is worse "
+            f"than the mean label: objective {trace[-1]['objective']:.4g} against {constant:.4g}"
         )
+        if problem.slices:
+            reason += "; features that tell the groups apart may help"
         return Solution({}, "no_solution_found", reason, prices, tuple(trace))
     variants = {"estimate": MixtureClassifier.of(reduction.models[: len(chances)], chances)}
     judged = None if folds is None else JudgedRows(problem, average)
