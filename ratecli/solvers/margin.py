@@ -224,7 +224,7 @@ class _Attempt(NamedTuple):
 
     `plain` (J,) are the values of the pieces, `upper` (J,) with what the judge adds. `missed` is
     the largest of these, reduced by `MAX_IGNORED_SHORTFALL` and at least 0; `name` is the
-    constraint that has it and `rates` says of which rates, if it has several pieces. `by` (J,) are
+    constraint that has it and `rates` says of which rates, if others are possible. `by` (J,) are
     the amounts by which constraints were tightened.
     """
 
@@ -303,8 +303,8 @@ class _Search:
         by = np.broadcast_to(by, upper.shape)
         owners, name = problem.piece_owners, problem.piece_owners[worst]
         sliced = [leaf for leaf in ex.leaves(problem.pieces[worst]) if leaf.where.visible.atoms]
-        several = sliced and owners.count(name) > 1
-        rates = f" ({', '.join(map(ex.to_text, sliced))})" if several else ""
+        others = owners.count(name) > len(sliced) > 0  # the pair of two groups needs no names
+        rates = f" ({', '.join(map(ex.to_text, sliced))})" if others else ""
         return _Attempt(missed, objective, name, rates, plain, upper, solution, by)
 
     def is_useful(self, attempt: _Attempt) -> bool:

@@ -219,7 +219,8 @@ def test_margin_never_returns_a_model_worse_than_a_constant(rule, name, sample):
         assert given.value(first(found)) < constant
     else:
         assert found.status == "no_solution_found"
-        start = r"too few training rows for 'p' \(tpr\[g = .\], tpr\[g = .\]\) to hold on new rows"
+        rates = {"odds": r" \([ft]pr\[g = [ac]\], [ft]pr\[g = [ac]\]\)"}.get(rule, "")  # of four
+        start = f"too few training rows for 'p'{rates} to hold on new rows with prob"
         assert re.match(start, found.reason)
 
 
