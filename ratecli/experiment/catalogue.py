@@ -365,7 +365,7 @@ def _folded(name: str) -> str:
 
 
 def suggest_names(name: str) -> str:
-    """Return help for an unknown name: those that begin with it, then the closest of every kind."""
+    """Return help for an unknown name: names that start with it, then the most similar ones."""
     known, plain = describable_names(), _folded(name)
     words = {_folded(word): word for word in known}
     begin = sorted(word for word in words if word.startswith(plain))

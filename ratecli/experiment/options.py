@@ -19,7 +19,7 @@ from ratecli.solvers.base import ConstraintName, Solver
 from ratecli.solvers.registry import all_algorithms
 
 TUNE = "tune"
-"""The key in an algorithm's entry whose values are tried and chosen from."""
+"""The key of an algorithm's entry that lists the settings to choose from."""
 
 
 @cache

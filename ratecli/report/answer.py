@@ -119,7 +119,7 @@ class Candidate:
         return 2 * self.group.constants > self.objective.n
 
     def seems_satisfied(self, split: str) -> bool:
-        """Whether models better than a constant satisfy the constraints in most trials."""
+        """Whether most trials have a model that satisfies the constraints and beats a constant."""
         satisfied, _ = count_satisfied([self.group], split)
         return satisfied >= DEFAULT_LEVEL * self.group.ended and not self.is_constant
 

@@ -18,13 +18,19 @@ from ratecli.models.composed import append_memberships, rows_without_group
 from ratecli.rates.expression import Slice
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Mask, Sample
+from ratecli.rates.syntax import Condition
 
 MAX_WORDS = 64
-"""Maximum number of values of a text column that are stored with a model."""
+"""Words of text columns with more distinct values than this are not stored."""
 
 
 def _is_words(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _atoms(slices: Iterable[str]) -> list[Condition]:
+    """Return all conditions of slices."""
+    return [each for text in slices for each in Slice.of((), parse_conditions(text)).atoms]
 
 
 def slice_memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:
@@ -44,10 +50,8 @@ def slice_memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:
 
 
 def stored_encoding(encoding: str, classifiers: Iterable[Classifier]) -> str:
-    """Return an encoding as JSON without the words of columns that no slice of models uses."""
-    slices = {text for each in classifiers for text in each.slices}
-    wheres = [Slice.of((), parse_conditions(text)) for text in sorted(slices)]
-    used = {each.column for where in wheres for each in where.atoms}
+    """Return an encoding as JSON, with words of only the columns that the models' slices use."""
+    used = {each.column for model in classifiers for each in _atoms(model.slices)}
     content = json.loads(encoding)
     words = content.pop("words", {}).items()
     return json.dumps(content | {"words": {name: found for name, found in words if name in used}})
@@ -131,8 +135,7 @@ class Encoding:
 
     def columns_for(self, classifier: Classifier) -> dict[str, ColumnKind | None]:
         """Return the columns that a classifier needs, for its features and its slices, by kind."""
-        slices = [Slice.of((), parse_conditions(text)) for text in classifier.slices]
-        columns = sorted({each.column for where in slices for each in where.atoms})
+        columns = sorted({each.column for each in _atoms(classifier.slices)})
         return {**{name: self.kind(name) for name in columns}, **self.encoder.kinds}
 
     def _new_words(self, arrays: Mapping[str, Any]) -> Iterator[Diagnostic]:
@@ -173,8 +176,7 @@ class Encoding:
         if not classifier.slices:
             return matrix, warnings
         arrays = {str(name): as_array(column) for name, column in known.items()}
-        wheres = [Slice.of((), parse_conditions(text)) for text in classifier.slices]
-        named = {each.column for where in wheres for each in where.atoms if each.op in {"=", "!="}}
+        named = {each.column for each in _atoms(classifier.slices) if each.op in {"=", "!="}}
         warnings = [*warnings, *self._new_words({name: arrays[name] for name in sorted(named)})]
         unknown, empty = np.full(len(known), np.nan), np.full(len(known), "")
         sample = Sample(arrays, unknown, empty, empty, np.ones(len(known)))

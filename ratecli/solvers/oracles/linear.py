@@ -86,13 +86,13 @@ MAX_SMOOTH_STEPS = 30
 SINGLE_ENTRIES = 10**5
 """Stored entries of features from which on a descent uses single precision."""
 MOST_SINGLE = 1e4
-"""Larger features than this may differ by less than single precision can tell."""
+"""With larger features, a descent uses double precision: single might not tell them apart."""
 MANY_ENTRIES = 10**7
-"""Stored entries from which on precision is always single, and a descent ends early."""
+"""Stored entries from which a descent ends early, and always uses single precision."""
 ROUGH_DECREASE = 1e-5
 """Relative decrease of the cost in a step at which such a descent ends."""
 CACHED_SEARCHES = 32
-"""Number of recent searches from scratch that a process caches: sweep points share the first."""
+"""Maximum number of cached searches from scratch. All sweep points start with the same one."""
 _search_cache = FitCache[list[Array]](CACHED_SEARCHES)
 
 

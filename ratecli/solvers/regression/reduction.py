@@ -171,7 +171,8 @@ def solve_reduction(
         unseen = "" if folds is None else " on rows that its models have not seen"
         reason = f"the best average of regressors violates {worst}{unseen}"
     constant = problem.value_of(np.full(len(average), mean_label(problem)))
-    if not reason.endswith("seen") and folds is not None and trace[-1]["objective"] > constant:
+    worse = trace[-1]["objective"] > constant
+    if folds is not None and worse and status != "no_solution_found":
         reason = (
             "on rows that its models have not seen, the best average of regressors found is worse "
             f"than the mean label: objective {trace[-1]['objective']:.4g} against {constant:.4g}"
