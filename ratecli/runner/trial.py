@@ -391,15 +391,17 @@ class Trial:
         The constants are "always negative" and "always positive". A constraint that is undefined,
         such as one on precision where nobody is selected, is not violated. Splits where every
         constant violates a constraint are left out. The constant may violate constraints if the
-        algorithm ignores them, or for numeric labels, where it is the mean label of the training
-        rows. The result is empty if the algorithm does not minimize the objective, or if a goal of
-        decisions depends on anything else, such as scores.
+        algorithm ignores them and minimizes the objective, or for numeric labels, where it is the
+        mean label of the training rows. The result is empty without constraints if the
+        algorithm does not minimize the objective, or if a goal of decisions depends on anything
+        else, such as scores.
         """
         sample = self.rows.sample
         case = self.spec.case
         goals = [goal.expression for goal in case.goals()]
         ignores = case.solver.role == "ignores"
-        if ignores and ex.to_text(goals[0]) not in {"error", "mse"}:
+        minimizes = not ignores or ex.to_text(goals[0]) in {"error", "mse"}
+        if not minimizes and not case.constraints:
             return {}
         if sample.label_range is not None:
             known = sample.label[(sample.part == "train") & sample.mask("labelled")]
@@ -417,7 +419,8 @@ class Trial:
                 predictions = Predictions(answers, answers, answers)
                 objective, *violations = self._values(goals, split, predictions)
                 violated = any(violation > CONSTRAINT_TOLERANCE for violation in violations)
-                allowed = ignores or sample.label_range is not None or not violated
+                may_violate = (ignores and minimizes) or sample.label_range is not None
+                allowed = may_violate or not violated
                 if objective < best.get(split, math.inf) and allowed:
                     best[split] = objective
         return best

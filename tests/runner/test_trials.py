@@ -77,6 +77,16 @@ def test_the_best_constant_decision_satisfies_the_constraints(folder, rule, deci
         assert set(result.info[BEST_CONSTANT_KEY]) == {"train", "test"}
 
 
+@pytest.mark.parametrize(("rules", "constant"), [("{r: positive_rate <= 0.5}", 1.0), ("{}", None)])
+def test_a_constant_satisfies_rules_if_the_algorithm_does_not_minimize_the_objective(
+    folder, rules, constant
+):
+    text = "name: x\ndatasets: {people: {path: people.csv, label: y}}\nobjective: 1 - recall\n"
+    _, store = run_file(write(folder, f"{text}constraints: {rules}\nalgorithms: [unconstrained]\n"))
+    ((_, result),) = results_of(store).values()
+    assert result.info[BEST_CONSTANT_KEY].get("test") == constant
+
+
 def test_models_depend_on_training_rows_only(folder):
     path = write(folder, BASE)
     _, store = run_file(path)
