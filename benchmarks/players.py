@@ -4,8 +4,8 @@ On Adult and COMPAS as Narasimhan, Cotter and Gupta (2019) prepare them (where t
 two goals: two divergences under a bound on the error, and F1 under parity of it. 16 settings of 5,000
 steps over all rows, played by `three_player` as lanes of one pass and by TFCO one after another; and
 `mixture`, which has no settings. Objectives and violations are of the stochastic classifiers on training
-rows. On generated rows: the time of a step against rows, features and lanes, drawn to
-benchmarks/players.png. Seconds are of the processor, one core.
+rows. Ratios are medians of five runs in turn, with their range. On generated rows: the time of a step
+against rows, features and lanes, drawn to benchmarks/players.png. Seconds are of the processor, one core.
 
 TFCO 0.2 runs where it can be imported: here, or by the interpreter that TFCO_PYTHON names,
 
@@ -32,7 +32,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
-from common import SCOPE, fastest
+from common import SCOPE, fastest, ratio_text
 from scipy import sparse
 
 from ratecli.datasets.entry import DatasetEntry
@@ -58,6 +58,7 @@ from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.players.training import shrink_mixture
 from ratecli.solvers.problem import Problem
 
+ROUNDS = 5
 STEPS, EVERY = 5000, 10
 VALUES = (1e-3, 1e-2, 1e-1, 1.0)
 GRID = [(learning, raising) for learning in VALUES for raising in VALUES]
@@ -244,16 +245,24 @@ def bench_case(case: Case, python: str | None, *, full: bool) -> None:
     rows, features = problem.X.shape
     print(f"\n{case.data}, {rows} rows, {features} features: least {case.task.objective} "
           f"with {case.task.rule.format(bound=case.bound)}")  # fmt: skip
-    peer = tfco(case, python, full=full)
+    peers, grids, mixtures = [], [], []
+    for _ in range(1 if full else ROUNDS):
+        peers.append(tfco(case, python, full=full))
+        grids.append(grid_seconds(case))
+        mixtures.append(mixture_seconds(case))
+    peer, (whole, played, chosen), (took, reached) = peers[0], grids[0], mixtures[0]
     alone = "" if peer.steps is None else f", its steps alone {peer.steps:.0f} s"
     print(f"  TFCO ({peer.source}): {peer.all:.0f} s{alone}; {peer.reached}")
-    whole, played, chosen = grid_seconds(case)
     print(f"  three_player: {whole:.1f} s, to the last step {played:.1f} s; chosen {shown(chosen)}")
+    theirs = np.array([each.all for each in peers])
     if peer.steps is not None:
-        print(f"    TFCO's steps take {peer.steps / played:.1f} times as long")
-    print(f"    TFCO takes {peer.all / whole:.1f} times as long in all")
-    took, reached = mixture_seconds(case)
-    print(f"  mixture: {took:.2f} s, 1/{peer.all / took:.0f} of TFCO's; {shown(reached)}")
+        steps = np.array([each.steps for each in peers], dtype=float)
+        ratio = ratio_text(steps, np.array([each[1] for each in grids]))
+        print(f"    TFCO's steps take {ratio} times as long")
+    ratio = ratio_text(theirs, np.array([each[0] for each in grids]))
+    print(f"    TFCO takes {ratio} times as long in all")
+    ratio = ratio_text(theirs, np.array([each[0] for each in mixtures]))
+    print(f"  mixture: {took:.2f} s, {shown(reached)}; TFCO takes {ratio} times as long")
 
 
 def shown(found: tuple[float, float]) -> str:
@@ -261,31 +270,23 @@ def shown(found: tuple[float, float]) -> str:
 
 
 def grid_seconds(case: Case) -> tuple[float, float, tuple[float, float]]:
-    """The whole solve, and up to the last step; the least of two."""
+    """The whole solve, and up to the last step."""
     tune = {"learning_rate": VALUES, "multiplier_rate": VALUES}
     solver = ThreePlayer(steps=STEPS, every=EVERY, tune=tune)
-    found = []
-    for _ in range(2):
-        stamps = [time.process_time()]
-        solution = solver.solve(
-            case.problem,
-            np.random.default_rng(0),
-            lambda _, stamps=stamps: stamps.append(time.process_time()),
-        )
-        stamps.append(time.process_time())
-        found.append((stamps[-1] - stamps[0], stamps[1] - stamps[0]))
-    whole, played = np.min(found, axis=0)
+    stamps = [time.process_time()]
+    solution = solver.solve(
+        case.problem,
+        np.random.default_rng(0),
+        lambda _: stamps.append(time.process_time()),
+    )
+    whole, played = time.process_time() - stamps[0], stamps[1] - stamps[0]
     return whole, played, case.of(solution.variants["stochastic"])
 
 
 def mixture_seconds(case: Case) -> tuple[float, tuple[float, float]]:
-    found = []
-
-    def solve() -> None:
-        solution = Mixture().solve(case.problem, np.random.default_rng(0), silent)
-        found.append(solution.variants["stochastic"])
-
-    return fastest(solve, 3), case.of(found[0])
+    begun = time.process_time()
+    solution = Mixture().solve(case.problem, np.random.default_rng(0), silent)
+    return time.process_time() - begun, case.of(solution.variants["stochastic"])
 
 
 def game_of(problem: Problem, lanes: int) -> ThreePlayerGame:

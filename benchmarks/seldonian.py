@@ -5,7 +5,8 @@ of the rows for the test, Student's t for each rate, an inflation of 2 or 1. The
 and the upper bounds, predicted and on safety rows, are computed by the toolkit, for our candidates, too;
 beside them stand our own where they differ: our estimates of grades are cut off at 0 and 4.
 Our seconds are those of a whole trial, the test and all measurements in them, the toolkit's of candidate
-selection and test; of the processor, on one core, once the rows are read.
+selection and test; of the processor, on one core, once the rows are read. Ratios are medians of five runs
+in turn, with their range.
 
 Then the three-plot experiment of the ratio of 0.8: 50 trials at 15 amounts of data, on two cores, from the
 command to the report.
@@ -32,7 +33,7 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from common import fastest
+from common import ratio_text
 
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.files import fetch_files
@@ -53,6 +54,7 @@ OUR_RATIO = "min(positive_rate[men] / positive_rate[women], positive_rate[women]
 GAP = "abs((Mean_Error | [M]) - (Mean_Error | [F])) <= {}"
 OUR_GAP = "abs(mean_error[men] - mean_error[women]) <= {}"
 KKT_STEPS, CMA_STEPS = 1000, 1000
+ROUNDS = 5
 OPTIMIZERS = ("sequential", "lagrangian", "cma")
 
 
@@ -124,18 +126,16 @@ def ours(task: Task, optimizer: str, X: Array) -> Answer:
         path = Path(folder) / "bench.yaml"
         path.write_text(yaml.safe_dump(task.experiment(optimizer)))
         ((job),) = (planned.payload for planned in prepare(path).plan.tasks)
-        results = []
-        load_trial_data(job.data, job.seed, None, job.case.sampling)  # reads the rows
-        repeats = 5 if optimizer == OPTIMIZERS[0] else 1
-        seconds = fastest(lambda: results.append(run_trial(job, {})), repeats)
-        models = results[0].models
-        if not models:
-            return Answer(optimizer, seconds, results[0], None)
-        classifier = loads(next(iter(models.values())))
         rows = load_trial_data(job.data, job.seed, None, job.case.sampling)
+        begun = time.process_time()
+        result = run_trial(job, {})
+        seconds = time.process_time() - begun
+        if not result.models:
+            return Answer(optimizer, seconds, result, None)
+        classifier = loads(next(iter(result.models.values())))
         ones = np.column_stack([np.ones(len(X)), X])
         weights, *_ = np.linalg.lstsq(ones, classifier.score(rows.X), rcond=None)
-        return Answer(optimizer, seconds, results[0], weights)
+        return Answer(optimizer, seconds, result, weights)
 
 
 def toolkit(
@@ -181,15 +181,17 @@ def bench_task(task: Task, python: str | None) -> None:
     wanted = [name for name in OPTIMIZERS if name != "cma" or importlib.util.find_spec("cma")]
     answers = [ours(task, name, X) for name in wanted]
     known = [answer for answer in answers if answer.weights is not None]
-    peers = {}
-    if python is not None:
+    peers: dict[str, list[Mapping[str, Array]]] = {}
+    repeated = [answers[0].seconds]
+    for k in range(ROUNDS if python is not None else 0):
         given = [answer.weights for answer in known if answer.weights is not None]
-        peers["KKT"] = toolkit(task, "kkt", given, python)
-        peers["CMA-ES"] = toolkit(task, "cmaes", (), python)
+        peers.setdefault("KKT", []).append(toolkit(task, "kkt", given, python))
+        peers.setdefault("CMA-ES", []).append(toolkit(task, "cmaes", (), python))
+        repeated += [ours(task, OPTIMIZERS[0], X).seconds] * (k > 0)
     print(f"  {'':22}{'seconds':>9}{'objective':>11}{'predicted':>11}{'safety':>10}  result")
-    for name, peer in peers.items():
+    for name, (peer, *_) in peers.items():
         line(f"toolkit, {name}", float(peer["seconds"]), peer["figures"][0], bool(peer["passed"]))
-    judged = iter(peers["KKT"]["figures"][1:] if peers else [])
+    judged = iter(peers["KKT"][0]["figures"][1:] if peers else [])
     for answer in answers:
         figures = next(judged, None) if answer.weights is not None else None
         passed = answer.result.status == "ok"
@@ -202,9 +204,9 @@ def bench_task(task: Task, python: str | None) -> None:
                     *own(answer.result)
                 )
             )
-    for name, peer in peers.items():
-        ratio = float(peer["seconds"]) / answers[0].seconds
-        print(f"    the toolkit's {name} takes {ratio:.1f} times as long as {answers[0].optimizer}")
+    for name, runs in peers.items():
+        ratio = ratio_text(np.array([float(run["seconds"]) for run in runs]), np.array(repeated))
+        print(f"    the toolkit's {name} takes {ratio} times as long as {answers[0].optimizer}")
 
 
 def own(result: TrialResult) -> tuple[float, float]:

@@ -6,6 +6,7 @@ of a mixture, are preceded by the part's name or number and a dot.
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -121,7 +122,7 @@ def load_probabilities(blob: bytes) -> ProbabilityModel:
 
 def _load(blob: bytes, allowed: tuple[Any, ...]) -> Any:
     try:
-        return _read_model(_read_arrays(blob), allowed)
+        return _read_model(_read_arrays(blob), allowed, {})
     except Exception as error:  # NumPy, zipfile and skops raise any kind for other bytes
         raise ValueError(f"no stored classifier: {error}") from error
 
@@ -155,8 +156,11 @@ def model_arrays(model: Any) -> dict[str, NDArray[np.generic]]:
     return arrays | parts
 
 
-def _read_model(arrays: NamedArrays, allowed: tuple[Any, ...]) -> Any:
-    """Return the model of one of the allowed types that is stored in the arrays."""
+def _read_model(arrays: NamedArrays, allowed: tuple[Any, ...], known: dict[bytes, Any]) -> Any:
+    """Return the model of one of the allowed types that is stored in the arrays.
+
+    Equal parts become one object, so that the members of a mixture share what they score rows by.
+    """
     kind = str(_get_array(arrays, "kind"))
     found = next((each for each in allowed if each.kind == kind), None)
     if kind == OLD_TREES:
@@ -174,16 +178,22 @@ def _read_model(arrays: NamedArrays, allowed: tuple[Any, ...]) -> Any:
             values[name] = form.read(array)
         elif get_origin(hint) is tuple:
             numbers = takewhile(lambda k: f"{k}.kind" in arrays, count())
-            values[name] = tuple(_read_part(arrays, str(k), hint) for k in numbers)
+            values[name] = tuple(_read_part(arrays, str(k), hint, known) for k in numbers)
         else:
-            values[name] = _read_part(arrays, name, hint)
+            values[name] = _read_part(arrays, name, hint, known)
     return found(**values)
 
 
-def _read_part(arrays: NamedArrays, name: str, hint: Any) -> Any:
-    start = len(name) + 1
+def _read_part(arrays: NamedArrays, name: str, hint: Any, known: dict[bytes, Any]) -> Any:
+    start, digest = len(name) + 1, hashlib.sha256(f"{hint} ".encode())
     inner = {each[start:]: array for each, array in arrays.items() if each.startswith(f"{name}.")}
-    return _read_model(inner, PARTS[hint])
+    for field, array in inner.items():
+        digest.update(f"{field} {array.dtype} {array.shape} ".encode())
+        digest.update(array.tobytes())
+    key = digest.digest()
+    if key not in known:
+        known[key] = _read_model(inner, PARTS[hint], known)
+    return known[key]
 
 
 def _get_array(arrays: NamedArrays, name: str) -> NDArray[np.generic]:

@@ -265,6 +265,9 @@ class _CardMaker:
         ]
         facts = {
             "split": ", ".join(f"{count:,} {SPLITS[name]}" for name, count in splits.items()),
+            "rows are weighted by": ", ".join(
+                str(entry["weight"]) for entry in self.datasets.values() if entry.get("weight")
+            ),
             "missing values in training rows": ", ".join(with_gaps) or "none",
             **{f"group {name}": f"`{rule}`" for name, rule in self.groups.items()},
         }

@@ -26,6 +26,8 @@ Points = defaultdict[str, list[MeasuredViolation]]
 """Violations at each sweep point."""
 Pairs = defaultdict[str, list[tuple[float, float]]]
 
+NEW_ROWS_HINT = "`holds: new_rows` trains for the rule on new rows; the objective may be worse"
+
 
 def violation_warnings(
     plan: Sequence[PlannedTrial], results: Mapping[str, TrialResult]
@@ -40,8 +42,9 @@ def violation_warnings(
     enforcing = [trial for trial in plan if solver_class(trial.algorithm).role == "enforces"]
     warnings = []
     for label, trials in groupby(enforcing, key=lambda trial: trial.label):
-        found = defaultdict[str, Points](lambda: defaultdict(list))
+        found, tested = defaultdict[str, Points](lambda: defaultdict(list)), False
         for trial in trials:
+            tested |= solver_class(trial.algorithm).needs_safety_test
             result = results.get(trial.key)
             main, values = _values(result)
             for name, metric in trial.metrics.items():
@@ -61,7 +64,8 @@ def violation_warnings(
                     f"{len(kept)} trials that satisfy it on the training set, "
                     f"by {mean(broken):.3g} on average"
                 )
-                warnings.append(Diagnostic("W402", message))
+                on_train = all(each.level is None for each in kept) and not tested
+                warnings.append(Diagnostic("W402", message, NEW_ROWS_HINT if on_train else None))
     return warnings
 
 

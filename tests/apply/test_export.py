@@ -35,7 +35,7 @@ from ratecli.models.composed import (
 )
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import LinearRegressor, Logistic, Ramp, Threshold
-from ratecli.models.probabilities import SklearnModel
+from ratecli.models.probabilities import FactoredModel, SklearnModel
 from ratecli.models.proxies import ProxyFilter, SplitTree
 from ratecli.models.tree_formats import convert_sklearn_trees
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
@@ -91,8 +91,8 @@ def fitted(model):
     return SklearnModel(model.fit(X, Y))
 
 
-def on_features(model):
-    return convert_sklearn_trees(model.fit(X, Y), ColumnLayout.numbers(WIDTH))
+def on_features(model, classes=Y):
+    return convert_sklearn_trees(model.fit(X, classes), ColumnLayout.numbers(WIDTH))
 
 
 def on_columns(model):
@@ -138,6 +138,15 @@ CLASSIFIERS = {
     "vote": lambda: MajorityVote(
         (LINE, ProbabilityThreshold(on_features(FOREST)), Threshold(-WEIGHTS)),
         np.array([0.3, 0.4, 0.3]),
+    ),
+    "labels and groups": lambda: CostSensitiveClassifier(
+        FactoredModel(
+            on_features(FOREST),
+            (on_features(FOREST, RNG.integers(3, size=len(X))),),
+            label=np.array([0, 0, 0, 1]),
+            column=np.array([1, 2, 3, 0]),
+        ),
+        np.array([0.7, 0.1, 0.4, -0.5]),
     ),
     "svm": lambda: CostSensitiveClassifier(fitted(SVC()), ARGMAX_COSTS),
 }
@@ -203,6 +212,18 @@ def test_onnx_of_trees_without_splits():
     )
     content = FORMATS["onnx"].content(stored(ProbabilityThreshold(leaves, 0.5)))
     assert (onnx_outputs(content, FRAME)["score"] == 0.125).all()
+
+
+def test_members_of_a_vote_share_a_model_in_onnx():
+    pytest.importorskip("onnx")
+    forest = on_features(FOREST)
+
+    def size(count):
+        members = (ProbabilityThreshold(forest, 0.4), ProbabilityThreshold(forest, 0.5))[:count]
+        vote = MajorityVote(members, np.full(count, 1 / count))
+        return len(FORMATS["onnx"].content(stored(vote)))
+
+    assert size(2) < 1.1 * size(1)
 
 
 @pytest.mark.parametrize("name", named(BY_SKLEARN))

@@ -154,6 +154,16 @@ def test_a_card_has_the_label_of_a_registered_data_set(cli, folder):
     assert "- predicts: repaid = yes\n" in Path("c.md").read_text("utf-8")
 
 
+def test_a_card_names_the_column_of_weights(cli, folder):
+    x = np.arange(90)
+    pd.DataFrame({"x": x, "y": x % 2, "w": 1.0 + x % 3}).to_csv(folder / "t.csv", index=False)
+    data = "datasets: {t: {path: t.csv, label: y, weight: w}}"
+    (folder / "t.yaml").write_text(f"name: t\n{data}\nalgorithms: [unconstrained]\n")
+    assert cli("run", "t.yaml", "-q").code == 0
+    assert cli("export", trial("unconstrained", "t"), "--format", "card", "-o", "c.md").code == 0
+    assert "- rows are weighted by: w\n" in Path("c.md").read_text("utf-8")
+
+
 def test_a_page_has_the_same_text_as_markdown(cli, rows):
     del rows
     assert cli("export", trial("post_shift"), "--format", "card", "-o", "c.html").code == 0

@@ -317,3 +317,15 @@ def test_corrupt_schema_raises_only_value_error(seed):
 
     with suppress(ValueError):
         loads(stored_skops(rewritten(dump_skops(GaussianNB().fit(X, Y)), broken)))
+
+
+def test_equal_parts_are_loaded_once():
+    X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0, 1, 0, 1])
+    bayes, other = SklearnModel(GaussianNB().fit(X, y)), SklearnModel(GaussianNB().fit(-X, y))
+    members = tuple(
+        CostSensitiveClassifier(chances, ARGMAX_COSTS * scale)
+        for chances, scale in ((bayes, 1.0), (bayes, 2.0), (other, 1.0))
+    )
+    one, two, three = loads(dumps(MajorityVote(members, np.full(3, 1 / 3)))).members
+    assert one.chances is two.chances
+    assert one.chances is not three.chances

@@ -37,6 +37,7 @@ TRAIN_ONLY = TrialResult("b", "ok", values=(MeasuredValue("main", "train", "v", 
     [
         (results((0.0, 0.1), (1e-7, 0.3), (0.2, 0.9), (-1, -1)), "majorize", ("2 of the 3", "0.2")),
         (results((0.0, math.nan), (0.0, 0.3), (0.0, 0.0)), "majorize", ("1 of the 2", "0.3")),
+        (results((0.0, 0.1)), "seldonian", ("1 of the 1", "0.1")),
         (results((0.0, 0.0), (-0.1, 1e-7)), "majorize", None),
         (results((0.0, 0.5)), "unconstrained", None),  # it ignores constraints
         ([TrialResult("a", "infeasible"), TRAIN_ONLY], "majorize", None),
@@ -52,6 +53,7 @@ def test_constraints_satisfied_in_training_only_give_a_warning(found, algorithm,
         where = "'m' violates 'fair' on the test set in {} trials that satisfy it on the training"
         assert each.message.startswith(where.format(expected[0]))
         assert each.message.endswith(f"by {expected[1]} on average")
+        assert ("holds: new_rows" in (each.help or "")) == (algorithm == "majorize")
 
 
 def measured(key, constant, **objectives):

@@ -23,7 +23,7 @@ from ratecli.models.composed import (
 )
 from ratecli.models.layout import NUMBER
 from ratecli.models.linear import LinearRegressor, Threshold
-from ratecli.models.probabilities import ProbabilityModel, SklearnModel
+from ratecli.models.probabilities import FactoredModel, ProbabilityModel, SklearnModel
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.syntax import AnyOf, Clause, parse_number, value_text
@@ -69,6 +69,8 @@ class _Graph:
         self.nodes: list[Any] = []
         self.tensors: list[Any] = []
         self.kinds = model.encoding.columns_for(model.classifier)
+        self.known: dict[int, str] = {}
+        """Probabilities by the identity of their model, which members of a vote may share."""
         self.columns, self.features = self._encoded()
 
     def file(self) -> bytes:
@@ -235,14 +237,28 @@ class _Graph:
 
     def probabilities(self, model: ProbabilityModel) -> str:
         """Return what `model.probabilities` does, (n, Q)."""
-        match model:
-            case TreeEnsemble():
-                sums = self.joined([self._leaf_sums(model, q) for q in range(model.classes)])
-                return self.add("Softmax", sums, axis=1) if model.softmax else sums
-            case SklearnModel():
-                return self._fitted(model)
-            case _:
-                raise refusal(self.model.classifier, "onnx")
+        if id(model) not in self.known:
+            match model:
+                case TreeEnsemble():
+                    found = self.joined([self._leaf_sums(model, q) for q in range(model.classes)])
+                    found = self.add("Softmax", found, axis=1) if model.softmax else found
+                case SklearnModel():
+                    found = self._fitted(model)
+                case FactoredModel():
+                    found = self._factored(model)
+            self.known[id(model)] = found
+        return self.known[id(model)]
+
+    def _factored(self, model: FactoredModel) -> str:
+        labels = self.probabilities(model.labels)
+        ones = self.add("Pow", self._gathered(labels, np.zeros(1)), self.number(0.0))
+        given = self.joined([ones, *map(self.probabilities, model.parts)])
+        return self.add(
+            "Mul", self._gathered(labels, model.label), self._gathered(given, model.column)
+        )
+
+    def _gathered(self, values: str, columns: NDArray[Any]) -> str:
+        return self.add("Gather", values, self.constant(columns.astype(np.int64)), axis=1)
 
     def _leaf_sums(self, model: TreeEnsemble, q: int) -> str:
         """Return (n, 1) sums of leaf values of class q."""

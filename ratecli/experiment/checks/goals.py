@@ -71,7 +71,7 @@ def check_entry(
         return Diagnostic(code, f"'{entry.label}' {problem}", hint, loc=loc, key=True)
 
     if found.needs_deployed and deployed is None:
-        yield error("E307", "needs a deployed model, but the file names none", DEPLOYED_HINT)
+        yield error("E307", "needs a deployed model, but there is none", DEPLOYED_HINT)
     if found.needs_safety_test and test is None:
         hint = "add safety: {delta: 0.05}"
         yield error("E102", "trains for a safety test, but there is none", hint)
@@ -115,7 +115,7 @@ def check_case(
         leaves = (leaf for leaf in measured_rates(tree) if isinstance(leaf, ex.Leaf))
         parts += (leaf for leaf in leaves if leaf.rate.needs_deployed)
         for part in parts:
-            message = f"'{ex.to_text(part)}' needs a deployed model, but the file names none"
+            message = f"'{ex.to_text(part)}' needs a deployed model, but there is none"
             yield Diagnostic("E307", message, DEPLOYED_HINT, loc=loc, span=part.span)
     yield from _check_score(experiment, case)
     yield from _check_labels(experiment, case, numeric)
