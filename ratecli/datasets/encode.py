@@ -42,7 +42,7 @@ from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.models.base import Features, features_of_entries
 from ratecli.models.layout import NUMBER, NUMBER_OR_MISSING, ColumnLayout
 
-BlockPositions: TypeAlias = NDArray[np.intp]
+RowPositions: TypeAlias = NDArray[np.intp]
 
 
 class ReadyMadeError(ValueError):
@@ -143,7 +143,7 @@ class Encoder:
     def fit(
         cls,
         tables: Sequence[Table],
-        train: Sequence[BlockPositions],
+        train: Sequence[RowPositions],
         unseen: Sequence[str] = (),
         score: str = "",
     ) -> Encoder:
@@ -228,20 +228,22 @@ class Encoder:
             raise ValueError("it describes a column or a level twice")
         return cls.of(blocks)
 
-    def transform(self, table: Table) -> Features:
-        """Return (n, d) features; a ready-made matrix without counts is returned unchanged."""
+    def transform(self, table: Table, rows: RowPositions | None = None) -> Features:
+        """Return (n, d) features of n `rows`, or of all: those of a ready-made matrix uncopied."""
         if table.matrix is not None and not self.blocks:
-            return table.matrix if self.idf is None else _tf_idf(table.matrix, self.idf)
+            found = table.matrix if self.idf is None else _tf_idf(table.matrix, self.idf)
+            return found if rows is None else found[rows]
         width = sum(len(block.names) for block in self.blocks)
-        values = np.empty((len(table), len(self.blocks)))
+        taken: Any = slice(None) if rows is None else rows
+        values = np.empty((len(table) if rows is None else len(rows), len(self.blocks)))
         if width == len(self.blocks) and "text" not in self.kinds.values():
             for k, block in enumerate(self.blocks):  # of one feature each
-                _, values[:, k] = block.entries(table)
+                values[:, k] = block.entries(table)[1][taken]
             return values
         columns, start = np.empty(values.shape, dtype=np.int64), 0
         for k, block in enumerate(self.blocks):
-            place, values[:, k] = block.entries(table)
-            columns[:, k] = start + place
+            place, value = block.entries(table)
+            columns[:, k], values[:, k] = start + place[taken], value[taken]
             start += len(block.names)
         return features_of_entries(columns, values, width)
 
@@ -264,7 +266,7 @@ def _check_same_features(tables: Sequence[Table]) -> None:
             raise FaultError(Diagnostic("E411", f"the data sets' features differ{what}", hint))
 
 
-def _fit_idf(tables: Sequence[Table], train: Sequence[BlockPositions]) -> tuple[float, ...]:
+def _fit_idf(tables: Sequence[Table], train: Sequence[RowPositions]) -> tuple[float, ...]:
     """Return the idf of each term, 1 + log((1 + n) / (1 + n_t)), as in scikit-learn.
 
     n is the number of training rows, n_t of which have term t.
@@ -289,7 +291,7 @@ def _tf_idf(counts: Features, idf: tuple[float, ...]) -> sparse.csr_array:
 
 
 def _fit_column(
-    name: str, tables: Sequence[Table], train: Sequence[BlockPositions]
+    name: str, tables: Sequence[Table], train: Sequence[RowPositions]
 ) -> NumericBlock | OneHotBlock:
     columns = [table.values[name] for table in tables]
     numbers, texts = list[NDArray[np.float64]](), set[str]()

@@ -346,9 +346,12 @@ def _stack_trial_data(
     tables, splits = list(named.values()), [found[name] for name in named]
     train = [split.rows[split.part == "train"] for split in splits]
     encoder = Encoder.fit(tables, train, drawing.unseen, drawing.score)
-    # each row is encoded once, however often it is sampled
-    pairs = list(zip(tables, splits, strict=True))
-    X = _stack_features([_take_rows(encoder.transform(t), split.rows) for t, split in pairs])
+    X = _stack_features(
+        [
+            encoder.transform(table, None if _are_all(split.rows, len(table)) else split.rows)
+            for table, split in zip(tables, splits, strict=True)
+        ]
+    )
     starts = np.cumsum([0, *map(len, tables)])[:-1]
     positions = [start + split.rows for start, split in zip(starts, splits, strict=True)]
     rows = np.repeat(np.concatenate(positions), levels)
@@ -462,9 +465,12 @@ def _stack_features(blocks: Sequence[Features]) -> Features:
 
 def _take_rows(values: Any, rows: RowPositions) -> Any:
     """Return the values at some positions, without a copy if these are all rows in order."""
-    if len(rows) == values.shape[0] and (rows == np.arange(len(rows))).all():
-        return values
-    return values[rows]
+    return values if _are_all(rows, values.shape[0]) else values[rows]
+
+
+def _are_all(rows: RowPositions, count: int) -> bool:
+    """Whether the rows are all of `count` rows, in order."""
+    return len(rows) == count and bool((rows == np.arange(count)).all())
 
 
 def slice_columns(data: ExperimentData) -> Mapping[str, Any]:

@@ -33,7 +33,7 @@ def instance(seed: int, constraints: int, intercept: Intercept, kind: str) -> Co
     l2 = 10 ** (rng.uniform(-8, -5) if kind == "tiny penalty" else rng.uniform(-4, 0))
     anchor = rng.normal(size=n) * rng.uniform(0, 1.5) * (seed % 2)
     zero = np.zeros(constraints + 1)
-    ramp = RampProblem.by_kind(DesignMatrix(X, intercept), up, down, zero, l2)
+    ramp = RampProblem.by_kind(DesignMatrix(X, intercept), np.concatenate([up, down]), zero, l2)
     w = rng.normal(size=ramp.rows.width) * 10 ** rng.uniform(-2, 0)
     slack = 0.0 if kind == "touching" else rng.uniform(0, 0.02, constraints)
     constants = np.append(0.0, -ConvexProblem.tight_at(ramp, anchor).values(w)[1:] - slack)

@@ -294,7 +294,9 @@ def ramps(draw) -> RampProblem:
     constants = draw(matrix(GOALS + 1))
     rows = DesignMatrix(draw(matrix(ROWS, FEATURES)), draw(st.sampled_from(INTERCEPTS)))
     up, down = (np.abs(draw(matrix(GOALS + 1, ROWS))) for _ in range(2))
-    return RampProblem.by_kind(rows, up, down, constants, draw(st.floats(0.0, 2.0)))
+    return RampProblem.by_kind(
+        rows, np.concatenate([up, down]), constants, draw(st.floats(0.0, 2.0))
+    )
 
 
 def random_weights(problem: RampProblem, seed: int) -> np.ndarray:

@@ -261,7 +261,7 @@ class _FixedPriceRun:
         """
         near, rows, kind = here.near, self.problem.ramp.rows, self.problem.kind
         up, down = self.problem.bounds_by_kind(near.v)
-        moved = np.flatnonzero((near.state & 3) == 0)  # at a corner
+        moved = near.corner
         total = near.slopes[moved].sum() - near.slopes.sum()  # offsets the slopes of other rows
         if not -down[kind[moved]].sum() < total < up[kind[moved]].sum():
             moved, total = np.arange(len(kind)), 0.0

@@ -49,16 +49,14 @@ class RampProblem:
         cls, rows: DesignMatrix, coefficients: Array, constants: Array, l2: float
     ) -> RampProblem:
         """Return the problem with `coefficients @ p + constants`, coefficients (m + 1, n)."""
-        sides = np.maximum(coefficients, 0), np.maximum(-coefficients, 0)
-        return cls.by_kind(rows, *sides, constants, l2)
+        return cls.by_kind(rows, one_sided(coefficients), constants, l2)
 
     @classmethod
-    def by_kind(
-        cls, rows: DesignMatrix, up: Array, down: Array, constants: Array, l2: float
-    ) -> RampProblem:
-        """Return the problem with `up` and `down` (m + 1, n) given by row."""
-        kind, first = equal_columns(np.concatenate([up, down]))
-        return cls(rows, kind, up[:, first], down[:, first], constants, l2)
+    def by_kind(cls, rows: DesignMatrix, costs: Array, constants: Array, l2: float) -> RampProblem:
+        """Return the problem with `up`, then `down`, given by row as costs (2 m + 2, n)."""
+        kind, first = equal_columns(costs)
+        up, down = np.split(costs[:, first], 2)
+        return cls(rows, kind, up, down, constants, l2)
 
     @cached_property
     def counts(self) -> Array:
@@ -94,6 +92,11 @@ class RampProblem:
         """Return the largest objective of any decisions plus `times` the objective's range."""
         worst = float(np.maximum(self.coefficients[0], 0) @ self.counts + self.constants[0])
         return worst + times * (self.spread or 1.0)
+
+
+def one_sided(coefficients: Array) -> Array:
+    """Return (2 k, n) the positive parts of coefficients (k, n), then the negative ones."""
+    return np.concatenate([np.maximum(coefficients, 0), np.maximum(-coefficients, 0)])
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from ratecli.solvers.majorize.convex import (
     RampProblem,
     StoppingRule,
     constraint_excess,
+    one_sided,
 )
 from ratecli.solvers.problem import Problem, sum_by_goal
 
@@ -81,8 +82,8 @@ def solve_by_majorization(
     if missed.any():
         worst = int(np.argmax(missed))
         reason = (
-            f"'{names[worst]}' is not satisfied: the best compromise of step {len(run.trace)} "
-            f"violates it by {missed[worst]:.3g}"
+            f"'{names[worst]}' is not satisfied: the closest model, found in step "
+            f"{len(run.trace)}, violates it by {missed[worst]:.3g}"
         )
         status, reason = unmet_status(problem, reason)
     else:
@@ -101,11 +102,9 @@ def solve_by_majorization(
 def make_ramp_problem(solver: Majorize, problem: Problem) -> RampProblem:
     """Return Problem 2 of the goals on merged rows."""
     coefficients, constants = problem.rows(problem.objective, *problem.constraints)
-    costs = np.concatenate([np.maximum(coefficients, 0), np.maximum(-coefficients, 0)])
-    X, costs = merge_equal_rows(problem.X, costs)
-    up, down = np.split(costs, 2)
+    X, costs = merge_equal_rows(problem.X, one_sided(coefficients))
     rows = DesignMatrix(compact(X), solver.intercept)
-    return RampProblem.by_kind(rows, up, down, constants, 2 * problem.l2)
+    return RampProblem.by_kind(rows, costs, constants, 2 * problem.l2)
 
 
 ConvexMethod = AugmentedLagrangian | cuts.CuttingPlane

@@ -60,10 +60,15 @@ class ProxPoint:
     problem: ConvexProblem
     v: Array
     slopes: Array
-    state: NDArray[np.intp]
+    state: NDArray[np.int32]
     counts: NDArray[np.intp]
     values: Array
     value: float
+
+    @cached_property
+    def corner(self) -> NDArray[np.intp]:
+        """The rows at a corner."""
+        return np.flatnonzero(self.state & 3 == 0)
 
     @property
     def tilts(self) -> Array:
@@ -91,7 +96,7 @@ class ProximalOperator:
 
     def at(self, u: Array, v: Array) -> ProxPoint:
         """Return the nearest point at fixed multipliers."""
-        problem, slopes, state = self.problem, np.empty(len(u)), np.empty(len(u), dtype=np.intp)
+        problem, slopes, state = self.problem, np.empty(len(u)), np.empty(len(u), dtype=np.int32)
         kinds, bounds = problem.up.shape[1], problem.bounds_by_kind(v)
         sums, counts = np.zeros((kinds, 2)), np.zeros(4 * kinds, dtype=np.intp)
         squares = move_to_hinges(u, problem.kind, *bounds, self.sigma, slopes, state, sums, counts)
@@ -164,7 +169,7 @@ class HingePulls:
         self._start()
 
     def _start(self) -> None:
-        self._state = np.zeros(len(self._rows), dtype=np.intp)  # at a corner, where tilts are 0
+        self._state = np.zeros(len(self._rows), dtype=np.int32)  # at a corner, where tilts are 0
         self._found = np.zeros((len(self._problem.tilts), self._rows.width))
         self._changed = 0
 
@@ -177,12 +182,11 @@ class HingePulls:
         for part in np.array_split(changed, 1 + len(tilts) * len(changed) // MAX_DENSE_ENTRIES):
             change = tilts[:, near.state[part]] - tilts[:, self._state[part]]
             self._found += times_rows(change, rows, part)
-        corner = np.flatnonzero(near.state & 3 == 0)
         self._state, self._changed = near.state, self._changed + len(changed)
         if rows.biased:
             self._found[:, -1] = tilts @ near.counts
         pull = self._found[0] + near.v @ self._found[1:]
-        pull += times_rows(near.slopes[None, corner], rows, corner)[0]
+        pull += times_rows(near.slopes[None, near.corner], rows, near.corner)[0]
         if rows.biased:
             pull[-1] = near.slopes.sum()
         return pull, self._found[1:]
@@ -288,8 +292,7 @@ class MoreauEnvelope:
         gram = near.gram[np.ix_(here.binding, here.binding)]
         gram[np.diag_indices(len(gram))] *= 1 + NEWTON_RIDGE
         extra = np.linalg.solve(np.linalg.cholesky(gram), here.extra)
-        corner = np.flatnonzero(near.state & 3 == 0)
-        p = -solve_newton_system(ramp, corner, extra, self.prox.sigma, here.gradient)
+        p = -solve_newton_system(ramp, near.corner, extra, self.prox.sigma, here.gradient)
         along, follow = ramp.rows.scores(p), np.zeros(len(here.binding))
         moved = np.bincount(near.state, along, near.tilts.shape[1])
         follow[here.binding] = np.linalg.solve(
