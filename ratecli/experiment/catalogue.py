@@ -225,13 +225,11 @@ def list_models() -> list[ListingRow]:
         {"name": name, "means": f"boosted trees; parameters: {PARAMETER_PAGES[name]}"}
         for name in choice.BOOSTING_LIBRARIES
     ]
-    rows += [
-        {
-            "name": name,
-            "means": f"of scikit-learn; parameters: {SKLEARN_PAGES}/{module}.{name}.html",
-        }
-        for name, module in (choice.CLASSIFIER_MODULES | choice.REGRESSOR_MODULES).items()
-    ]
+    for name, module in (choice.CLASSIFIER_MODULES | choice.REGRESSOR_MODULES).items():
+        means = f"of scikit-learn; parameters: {SKLEARN_PAGES}/{module}.{name}.html"
+        if module in PARAMETER_PAGES:
+            means = f"boosted trees for numbers; parameters: {PARAMETER_PAGES[module]}"
+        rows.append({"name": name, "means": means})
     return rows
 
 

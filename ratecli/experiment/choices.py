@@ -93,7 +93,7 @@ CHOICES = (
     Choice(
         "least_squares",
         "if labels are numbers",
-        "linear, any regressor",
+        "linear, regressors of scikit-learn, LightGBM, XGBoost",
         "no",
         "not random",
         "bounds on `mse` and `mean_error` only",

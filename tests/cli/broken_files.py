@@ -448,6 +448,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("E306 error of numbers", "metrics: {e: ⟦error⟧ + mse}",
          "algorithms: [unconstrained: {loss: squared}]"),
         ("E308 learner of two classes", "algorithms: [⟦unconstrained⟧]"),
+        ("E308 classifier of numbers", "algorithms: [⟦unconstrained⟧: {model: GaussianNB}]"),
     ],
     BARREN: [
         ("E311 precision of no positive row", "objective: 1 - ⟦precision[women]⟧"),

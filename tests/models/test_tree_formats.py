@@ -324,7 +324,7 @@ def changed(pattern: str, new: str, text: str = TEXT) -> str:
         ("", "incomplete|tree_sizes"),
         (TEXT[: len(TEXT) // 2], "incomplete"),
         (changed("^end of trees$", ""), "incomplete"),
-        (changed("^objective=.*", "objective=regression"), "objective is 'regression'"),
+        (changed("^objective=.*", "objective=poisson"), "objective is 'poisson'"),
         (changed("^objective=.*", "objective=multiclassova num_class:3"), "multiclassova"),
         (changed("^max_feature_idx=4", "max_feature_idx=3"), "4 columns instead of 5"),
         (changed("^max_feature_idx=4", "max_feature_idx=five"), "invalid literal"),
@@ -633,5 +633,5 @@ def test_damaged_json_raises_value_error_or_gives_numbers(library, seed, tmp_pat
 @pytest.mark.parametrize("read", [read_xgboost, read_catboost])
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b"1", b"null"])
 def test_other_json_is_refused(read, content):
-    with pytest.raises(ValueError, match="is not a classifier of"):
+    with pytest.raises(ValueError, match="is not a model of"):
         read(content, LAYOUT)

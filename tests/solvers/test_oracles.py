@@ -208,7 +208,8 @@ def test_fitted_classifiers_equal_scikit_learn_and_can_be_stored(name):
 
 
 @pytest.mark.parametrize("name", choice.REGRESSOR_MODULES)
-def test_fitted_regressors_equal_scikit_learn_and_can_be_stored(name):
+def test_fitted_regressors_equal_their_library_and_can_be_stored(name):
+    pytest.importorskip(choice.REGRESSOR_MODULES[name])
     rng = np.random.default_rng(0)
     X, weights = rng.random((90, 3)).round(2), rng.random(90) + 0.1
     y = 5 * X[:, 0] - X[:, 1] + rng.normal(size=90)
@@ -216,7 +217,8 @@ def test_fitted_regressors_equal_scikit_learn_and_can_be_stored(name):
     model = make_estimator(name, small, np.random.default_rng(0))
     found = fit_estimator(model, FitRows(X, ColumnLayout.numbers(3), y, weights))
     regressor = ModelRegressor(found, (0.0, 4.0))
-    np.testing.assert_allclose(regressor.score(X), model.predict(X), atol=1e-12)
+    rounding = 1e-4 if name == "XGBRegressor" else 1e-12  # it sums 32-bit floats
+    np.testing.assert_allclose(regressor.score(X), model.predict(X), atol=rounding)
     np.testing.assert_array_equal(regressor.estimate(X), np.clip(regressor.score(X), 0, 4))
     assert np.isnan(regressor.decide(X)).all()
     blob = dumps(regressor)

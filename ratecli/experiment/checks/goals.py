@@ -30,7 +30,7 @@ from ratecli.rates.analysis import (
 from ratecli.rates.syntax import NO_SPAN
 from ratecli.rates.table import DEPLOYED, RATES
 from ratecli.solvers.base import Solver
-from ratecli.solvers.oracles.choice import LINEAR_MODEL, is_regressor, model_name
+from ratecli.solvers.oracles.choice import LINEAR_MODEL, is_linear, is_regressor, model_name
 from ratecli.solvers.registry import all_algorithms
 
 SHAPE_NAMES = {
@@ -169,9 +169,7 @@ def _check_labels(
                     hint = f"rates of numbers: {rates}"
                     yield Diagnostic("E306", message, hint, loc=text_loc, span=leaf.span)
         if not case.solver.takes_numbers:
-            message = f"algorithm '{case.label}' needs labels of two classes, not numbers"
-            hint = f"algorithms that can: {_algorithms_for('numbers')}"
-            yield Diagnostic("E308", message, hint, loc=loc, key=True)
+            yield replace(_no_numbers(case), loc=loc)
     elif not case.solver.takes_classes:
         options = type(case.solver).numbers or {}
         listed = ", ".join(f"{key}: {value}" for key, value in options.items())
@@ -182,6 +180,18 @@ def _check_labels(
         other = "value" if listed else "algorithm"
         hint = f"use another {other}, or set `target: number` if the label is a number"
         yield Diagnostic("E308", message, hint, loc=loc, key=True)
+
+
+def _no_numbers(case: Case) -> Diagnostic:
+    """Return an E308, without a location, for an algorithm that is not given two classes."""
+    model = getattr(case.solver, "model", LINEAR_MODEL)
+    if type(case.solver).numbers is not None and not is_linear(model):
+        message = f"the model '{model_name(model)}' of '{case.label}' predicts no numbers"
+        hint = "name a regressor, such as HistGradientBoostingRegressor or LGBMRegressor"
+    else:
+        message = f"algorithm '{case.label}' needs labels of two classes, not numbers"
+        hint = f"algorithms that can: {_algorithms_for('numbers')}"
+    return Diagnostic("E308", message, hint, key=True)
 
 
 def _algorithms_for(rows: Literal["numbers", "streams", "episodes"]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,6 +82,11 @@ def append_leaves(tree: Tree, values: Array) -> Tree:
     )
 
 
+def as_regressor(trees: TreeEnsemble) -> TreeEnsemble:
+    """Return trees whose only score, in the second column, is a prediction."""
+    return replace(trees, values=trees.values[:, 1:], start=trees.start[1:], softmax=False)
+
+
 @contextmanager
 def parsing(library: str) -> Iterator[None]:
     """Convert whatever an unexpected file makes the code raise to ValueError."""
@@ -98,7 +104,7 @@ def parsing(library: str) -> Iterator[None]:
         said = f"no {error}" if isinstance(error, KeyError) else str(error)
         if isinstance(error, AttributeError | TypeError):  # in words of Python
             said = "its parts are not of the expected types"
-        raise ValueError(f"it is not a classifier of {library} that can be read: {said}") from error
+        raise ValueError(f"it is not a model of {library} that can be read: {said}") from error
 
 
 def require(holds: object, message: str) -> None:

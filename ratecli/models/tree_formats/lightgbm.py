@@ -12,6 +12,7 @@ from ratecli.models.layout import ColumnLayout
 from ratecli.models.tree_formats.arrays import (
     MAX_SET_ENTRIES,
     Tree,
+    as_regressor,
     check_leaves,
     parsing,
     place_in_column,
@@ -24,6 +25,8 @@ ZERO = float(np.float32(1e-35))
 CATEGORICAL, DEFAULT_LEFT = 1, 2
 MISSING_SHIFT, ZERO_MISSING, NAN_MISSING = 2, 1, 2
 """Bits of LightGBM's `decision_type`."""
+REGRESSIONS = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
+"""Objectives of regressors whose scores are predictions, without options such as `sqrt`."""
 NO_SETS = {"cat_boundaries": "", "cat_threshold": ""}
 """Fields of a tree without sets."""
 
@@ -31,12 +34,13 @@ NO_SETS = {"cat_boundaries": "", "cat_threshold": ""}
 def read_lightgbm(text: str, layout: ColumnLayout) -> TreeEnsemble:
     """Read the text of LightGBM's `Booster.model_to_string()`, fitted on `layout.columns(X)`.
 
-    The classifier is binary or multiclass; without an objective (`fobj`), scores are log-odds.
+    The model is a binary or multiclass classifier, whose scores are log-odds without an objective
+    (`fobj`), or a regressor whose scores are its predictions.
 
     Raises
     ------
     ValueError
-        If the text is not such a classifier of these columns.
+        If the text is not such a model of these columns.
     """
     with parsing("LightGBM"):
         body, ended, _ = text.partition("\nend of trees\n")
@@ -47,7 +51,8 @@ def read_lightgbm(text: str, layout: ColumnLayout) -> TreeEnsemble:
         require(width == len(layout.levels), f"{width} columns instead of {len(layout.levels)}")
         count = int(fields["num_tree_per_iteration"])
         require(count > 0 and len(parts) % count == 0, f"{len(parts)} trees, {count} in each round")
-        factor = _log_odds_factor(fields.get("objective", ""), count)
+        objective = fields.get("objective", "")
+        factor = _log_odds_factor(objective, count)
         if "average_output" in head.splitlines():
             factor /= len(parts) // count
         trees = [text_fields(part) for part in parts]
@@ -55,7 +60,8 @@ def read_lightgbm(text: str, layout: ColumnLayout) -> TreeEnsemble:
         check_leaves([values], count)
         owner = np.repeat(np.arange(len(trees)) % count, sizes)
         leaves = place_in_column(factor * values, owner, count)
-        return _read_trees(trees, leaves, sizes, layout, per_round=count)
+        found = _read_trees(trees, leaves, sizes, layout, per_round=count)
+        return as_regressor(found) if objective in REGRESSIONS else found
 
 
 def text_fields(text: str) -> dict[str, str]:
@@ -73,7 +79,7 @@ def _numbers(
 
 
 def _log_odds_factor(objective: str, count: int) -> float:
-    """Return the factor that makes scores of `count` trees a round log-odds of the classes."""
+    """Return the factor that makes scores of `count` trees a round log-odds or predictions."""
     name, *options = objective.split() or [""]
     factor = 1.0
     match name:
@@ -81,6 +87,8 @@ def _log_odds_factor(objective: str, count: int) -> float:
             stated = dict(each.split(":", 1) for each in options if ":" in each)
             factor = float(stated.get("sigmoid", 1))
         case "cross_entropy" | "multiclass" | "":
+            pass
+        case _ if objective in REGRESSIONS and count == 1:
             pass
         case _:
             raise ValueError(f"the objective is '{objective}'")

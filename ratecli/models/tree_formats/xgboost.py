@@ -12,6 +12,7 @@ from ratecli.models.base import Array
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.tree_formats.arrays import (
     Tree,
+    as_regressor,
     check_leaves,
     combine_trees,
     integers,
@@ -25,6 +26,8 @@ from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 
 NO_CHILD = -1
 MULTICLASS = ("multi:softmax", "multi:softprob")
+REGRESSIONS = ("reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror")
+"""Objectives of regressors whose scores are predictions."""
 MODEL_PARTS = frozenset(
     ("cats", "gbtree_model_param", "iteration_indptr", "tree_info", "trees", "weight_drop")
 )
@@ -36,13 +39,13 @@ MAX_FLOAT = float(np.finfo(np.float32).max)
 def read_xgboost(content: bytes, layout: ColumnLayout) -> TreeEnsemble:
     """Read the JSON of XGBoost's `Booster.save_raw("json")`, fitted on `layout.columns(X)`.
 
-    The classifier is binary or multiclass. XGBoost sums 32-bit floats, so its scores differ by
-    their rounding.
+    The model is a binary or multiclass classifier, or a regressor whose scores are its predictions.
+    XGBoost sums 32-bit floats, so its scores differ by their rounding.
 
     Raises
     ------
     ValueError
-        If the content is not such a classifier of these columns.
+        If the content is not such a model of these columns.
     """
     with parsing("XGBoost"):
         learner = json.loads(content)["learner"]
@@ -73,7 +76,8 @@ def read_xgboost(content: bytes, layout: ColumnLayout) -> TreeEnsemble:
         if count == 1:
             start = np.append(0.0, start)
         more: dict[str, Any] = {"rounded": True, "softmax": True}
-        return combine_trees(layout, found, start=start, per_round=per_round, **more)
+        trees = combine_trees(layout, found, start=start, per_round=per_round, **more)
+        return as_regressor(trees) if objective in REGRESSIONS else trees
 
 
 def _read_start(objective: str, stated: dict[str, str]) -> Array:
@@ -93,7 +97,8 @@ def _read_start(objective: str, stated: dict[str, str]) -> Array:
         require(0 < base[0] < 1, "the initial chance is not in (0, 1)")
         base = -np.log(1 / base - 1)
     else:
-        require(objective == "binary:logitraw", f"the objective is '{objective}'")
+        known = objective in {"binary:logitraw", *REGRESSIONS}
+        require(known, f"the objective is '{objective}'")
     return base.astype(float)
 
 

@@ -146,8 +146,8 @@ class Unconstrained(ModelSolver):
     Attributes
     ----------
     model
-        As for other algorithms that fit one model; for numeric labels also a regressor of
-        scikit-learn, such as `HistGradientBoostingRegressor`.
+        As for other algorithms that fit one model; for numeric labels also a regressor, such as
+        `HistGradientBoostingRegressor` or `LGBMRegressor`.
     loss
         `hinge` (a linear SVM with a certified gap) or `logistic` (by LIBLINEAR), both with a
         regularized bias, and both fitted by passes of Newton's method if rows are streamed; for

@@ -89,8 +89,8 @@ REGRESSOR_MODULES = {
         "tree": "DecisionTreeRegressor ExtraTreeRegressor",
     }.items()
     for name in names.split()
-}
-"""Modules of scikit-learn's regressors by name; others are written as `package.module:Class`."""
+} | {"LGBMRegressor": "lightgbm", "XGBRegressor": "xgboost"}
+"""Modules of regressors by name; others are written as `package.module:Class`."""
 ENSEMBLES = frozenset(
     {
         *("ExtraTreesClassifier", "GradientBoostingClassifier", "HistGradientBoostingClassifier"),
@@ -410,7 +410,7 @@ RegressorOption = Annotated[str | dict[str, Any], BeforeValidator(check_regresso
 
 
 def is_regressor(value: Any) -> bool:
-    """Return whether a value names one of scikit-learn's regressors."""
+    """Return whether a value names a regressor."""
     return _NamedOptions.parse(value, what="a model").name in REGRESSOR_MODULES
 
 

@@ -1,4 +1,4 @@
-"""Constrained regression with any regressor, by weighted fits to shifted labels."""
+"""Constrained regression with fitted regressors, by weighted fits to shifted labels."""
 
 from __future__ import annotations
 

@@ -48,8 +48,9 @@ class LeastSquares(Solver):
     Attributes
     ----------
     model
-        `linear`, or a regressor of scikit-learn whose fit takes sample weights, such as
-        `RandomForestRegressor` or `{HistGradientBoostingRegressor: {max_iter: 50}}`.
+        `linear`, or a regressor whose fit takes sample weights: one of scikit-learn, such as
+        `RandomForestRegressor` or `{HistGradientBoostingRegressor: {max_iter: 50}}`,
+        `LGBMRegressor` or `XGBRegressor`.
     gap
         Duality gap at which fitting stops, relative to the objective of errors of one standard
         deviation of the labels. Linear models are solved exactly.
