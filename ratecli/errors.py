@@ -225,7 +225,7 @@ _CODES = (
     ("W305", "A constraint always or never holds at some sweep points.", "Leave them out."),
     ("W306", "The optimum of a plot is unknown.", "Remove `optimum: true`."),
     ("W307", "The objective is minimized, but higher is better.", "Put a minus before it."),
-    ("W401", "A group has few rows, or is left out because of it.", "Use more rows."),
+    ("W401", "A group is small or left out, or some rows have no group.", "Use more rows."),
     ("W402", "A constraint holds on training rows only.", "See `holds`, `safety`."),
     ("W403", "The held-out last rows differ from the others.", "Remove `order: positional`."),
     ("W404", "A table has values that no training row had.", "They count as unknown values."),

@@ -81,8 +81,8 @@ class StoredModel:
         The main variant of its trial, which the trial's status describes.
     sha256
         The checksum of its file.
-    violations
-        By how much it violates constraints on the test set of its trial.
+    violations, main_violations
+        By how much it and the main variant violate constraints on the test set of the trial.
     """
 
     name: str
@@ -92,6 +92,7 @@ class StoredModel:
     main: str = ""
     sha256: str = ""
     violations: Mapping[str, float] = field(default_factory=dict)
+    main_violations: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
@@ -107,9 +108,13 @@ class StoredModel:
         """Return the variant in words."""
         if self.main == self.variant:
             return f"variant {self.variant}"
-        missed = " and ".join(f"'{name}' by {by:.3g}" for name, by in self.violations.items())
+        missed, main_missed = (
+            " and ".join(f"'{name}' by {by:.3g}" for name, by in each.items())
+            for each in (self.violations, self.main_violations)
+        )
         missed = f", which violates {missed} on the test set" if missed else ""
-        return f"variant {self.variant}{missed} (constraints were enforced for {self.main})"
+        main = f"{self.main}, which violates {main_missed}" if main_missed else self.main
+        return f"variant {self.variant}{missed} (constraints were enforced for {main})"
 
 
 DETERMINISTIC_VARIANTS = ("deterministic", "voted", "hashed")
@@ -171,9 +176,17 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         message = f"'{path}' takes {classifier.width} features, and '{ENCODER_FILE}' makes {width}"
         raise FaultError(Diagnostic("E404", message, hint))
     named = next((entry for entry in same if entry["file"] == path.name), same[0])
-    main = record["models"][0]["variant"]
-    violations = named.get("violations", {})
-    return StoredModel(str(path), classifier, encoding, named["variant"], main, sha256, violations)
+    main = record["models"][0]
+    return StoredModel(
+        str(path),
+        classifier,
+        encoding,
+        named["variant"],
+        main["variant"],
+        sha256,
+        named.get("violations", {}),
+        main.get("violations", {}),
+    )
 
 
 def _read_record(folder: Path) -> Mapping[str, Any]:

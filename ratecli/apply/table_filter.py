@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -102,11 +103,11 @@ class FilterRequest:
     folder: Path | None = None
 
     @property
-    def options(self) -> dict[str, float]:
+    def options(self) -> dict[str, Any]:
         """Return the filter's options as in an experiment file."""
         default = None if self.algorithm == WITHOUT_MIN_KEPT else DEFAULT_MIN_KEPT
         kept = default if self.kept is None else self.kept
-        return {} if kept is None else {"kept": kept}
+        return {"missing": "leave_out"} | ({} if kept is None else {"kept": kept})
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ def _check_folder(folder: Path | None) -> None:
 
 
 def _check_columns(request: FilterRequest, table: pa.Table) -> list[Diagnostic]:
-    """Return a W406 for each text column that looks like a row ID.
+    """Return a W406 for each text column that looks like a row ID, and a W401 for unknown groups.
 
     Raises
     ------
@@ -199,11 +200,19 @@ def _check_columns(request: FilterRequest, table: pa.Table) -> list[Diagnostic]:
         faults = [Diagnostic("E411", "no column is left as an input of the filter", hint)]
     if faults:
         raise FaultError(faults)
-    frame = own.typed_columns(request.table, table, seen, ())
-    return [fault for name in seen for fault in _row_id_warnings(frame[name], name)]
+    frame = own.typed_columns(request.table, table, [*seen, *by], ())
+    warnings = [fault for name in seen for fault in _row_id_warnings(frame[name], name)]
+    for name in by:
+        if count := int(frame[name].isna().sum()):
+            message = f"'{name}' is empty in {count} rows: the filter is fitted to the others"
+            warnings.append(Diagnostic("W401", message))
+    return warnings
 
 
 def _as_word(value: Any) -> str:
+    """Return a value as text, "" if it is missing."""
+    if pd.isna(value):
+        return ""
     return value if isinstance(value, str) else value_text(float(value))
 
 
@@ -213,7 +222,8 @@ def _row_id_warnings(column: pd.Series, name: str) -> Iterator[Diagnostic]:
             f"column '{name}' has {column.nunique()} different texts in {len(column)} rows: "
             "a filter that uses it does not generalize to new rows"
         )
-        yield Diagnostic("W406", message, f"leave out names and row IDs: --drop {name}")
+        hint = f"leave out names and row IDs: --drop {shlex.quote(name)}"
+        yield Diagnostic("W406", message, hint)
 
 
 def _train_filter(
@@ -337,8 +347,9 @@ def _filter_report(
         for split, rows in result.info["rows"].items()
     }
     shares = {
-        name: {group: float((kept[name] == group).mean()) for group in found["groups"]}
+        name: {group: float((known == group).mean()) for group in found["groups"]}
         for name, found in columns.items()
+        for known in [kept[name][kept[name] != ""]]
     }
     share = round(len(kept) / sum(result.info["rows"].values()), REPORT_DIGITS)
     return {

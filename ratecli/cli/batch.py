@@ -165,7 +165,7 @@ class Batch:
         outcome, ledger = end.result
         self._code = max(self._code, outcome.exit_code)
         self._print_named(end.request, [*outcome.warnings, *warn_unmet_expectations(ledger)])
-        for line in _reasons("no solution", outcome.unsolved) if self.quiet else ():
+        for line in _without_solution(outcome) if self.quiet else ():
             typer.echo(terminal_safe(line), err=True)
         for name, result in outcome.failed if self.verbose else ():
             details = result.info.get("traceback", result.reason)
@@ -190,7 +190,7 @@ def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger
         *ledger.log_notes,
         "",
         *_reasons("failed", outcome.failed),
-        *_reasons("no solution", outcome.unsolved),
+        *_without_solution(outcome),
         *answer_sentences(ledger)[:MAX_SHOWN_SENTENCES],
         "",
         f"results  {outcome.folder}",
@@ -252,6 +252,10 @@ def _expected(ledger: Ledger) -> str:
     verdicts = [each.verdict for each in compare_expectations(ledger)]
     judged = [verdict.good for verdict in verdicts if verdict is not Verdict.SHOWN]
     return f"{sum(judged)} of {len(judged)} hold" if judged else ""
+
+
+def _without_solution(outcome: RunOutcome) -> list[str]:
+    return [*_reasons("no solution", outcome.unsolved), *_reasons("not met", outcome.unmet)]
 
 
 def _reasons(what: str, trials: Sequence[tuple[str, TrialResult]]) -> list[str]:

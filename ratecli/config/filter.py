@@ -46,6 +46,11 @@ def parse_named_options(raw: object) -> tuple[str, dict[str, Any]]:
     if others:
         message = f"an entry has one algorithm, but this one has {len(raw)} keys"
         second, _ = others[0]
+        named = [key for key, value in raw.items() if value is None or isinstance(value, dict)]
+        hint = "start each algorithm with `- `"
+        if len(named) == 1:
+            own = ", ".join(f"{key}: {raw[key]}" for key in raw if key != named[0])
+            hint = f"write its keys under its name: `{named[0]}: {{{own}, ...}}`"
         raise InvalidValueError(Diagnostic("E103", message, hint, loc=(second,), key=True))
     if options is not None and not isinstance(options, dict):
         raise type_error("a mapping of options to values", options, hint, loc=(name,))

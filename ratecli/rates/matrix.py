@@ -244,6 +244,21 @@ class RateMatrix:
         return {leaf: k for k, leaf in enumerate(self.leaves)}
 
 
+PRIOR_ROWS = 2.0
+"""Rows that are added to those of a rate for its variance."""
+
+
+def unseen_variance(rates: Floats, totals: Floats, prior: float = PRIOR_ROWS) -> Floats:
+    """Return the variance (K,) that rates of few rows lack: all of it if they are 0 or 1.
+
+    It is the excess of the variance with `prior` more rows, half of them positive, as in Agresti
+    and Coull (1998).
+    """
+    near = (rates * totals + prior / 2) / (totals + prior)
+    more = np.maximum(near * (1 - near) - rates * (1 - rates), 0.0)
+    return np.nan_to_num(_divide(more, totals))
+
+
 def _divide(numerator: Floats, totals: Floats, empty: float = 0.0) -> Floats:
     """Divide by total weights; `empty` where the total is 0."""
     return np.divide(numerator, totals, out=np.full_like(numerator, empty), where=totals > 0)

@@ -48,6 +48,7 @@ from ratecli.rates.syntax import (
     SyntaxNode,
     item_clauses,
     parse_number,
+    quote,
     refuse,
 )
 
@@ -114,7 +115,7 @@ def parse_conditions(text: str) -> tuple[Clause, ...]:
     parser = _Parser(text)
     items = parser.listed(parser.slice_item)
     if parser.at < len(text):
-        parser.unexpected("`and`, `or`, a comma or the end is expected")
+        parser.unexpected("`and`, `or`, a comma or the end is expected", _SPACES)
 
     def refuse_name(name: Name) -> NoReturn:
         help_ = (
@@ -368,8 +369,8 @@ class _Parser:
             if isinstance(value, str) and not DATE.fullmatch(value):
                 message = f"'{op}' compares with a number or a date, not with '{value}'"
                 hint = (
-                    f"write a number, as in {column.text} {op} 30, or a date, as in 2024-05-31; "
-                    "text is compared with = or !="
+                    f"write a number, as in {quote(column.text)} {op} 30, or a date, as in "
+                    "2024-05-31; text is compared with = or !="
                 )
                 refuse("E301", message, Span(start, self.at), hint)
             values = (value,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from ratecli.experiment.options import solver_class
 from ratecli.ledger.records import UNSOLVED_STATUSES, VIOLATION_PREFIX, is_no_better
 from ratecli.ledger.view import NOT_RUN, Ledger
-from ratecli.report.certificates import certified_seeds
+from ratecli.report.certificates import certified_seeds, tested_groups
 from ratecli.report.groups import (
     NO_ESTIMATE,
     IntervalEstimate,
@@ -66,6 +66,8 @@ class Candidate:
         The probability with which constraints should hold, None if not stated.
     is_kept
         Whether constraints hold often enough, and in enough trials with a model.
+    is_tested
+        Whether it was put to a safety test; None if no setting was.
     """
 
     group: SeedGroup
@@ -74,10 +76,11 @@ class Candidate:
     violation: float
     level: float | None
     is_kept: bool
+    is_tested: bool | None
 
     @classmethod
-    def of(cls, group: SeedGroup, split: str, constraints: Iterable[str]) -> Candidate:
-        objective = group.estimate(split, OBJECTIVE)
+    def of(cls, ledger: Ledger, group: SeedGroup, split: str) -> Candidate:
+        objective, constraints = group.estimate(split, OBJECTIVE), list(ledger.constraints)
         found = [group.violation_sample(split, name) for name in constraints]
         samples = [each for each in found if each is not None]
         means = [group.estimate(split, VIOLATION_PREFIX + name).mean for name in constraints]
@@ -89,19 +92,23 @@ class Candidate:
         stated &= share >= MIN_STATED_SHARE
         answered = 2 * objective.n >= group.ended
         is_kept = answered and (share >= DEFAULT_LEVEL or stated)
-        return cls(group, objective, share, violation, min(levels, default=None), is_kept)
+        tested = tested_groups(ledger)
+        is_tested = (group.label, group.variant, repr(group.point)) in tested if tested else None
+        level = min(levels, default=None)
+        return cls(group, objective, share, violation, level, is_kept, is_tested)
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, float, float]:
+    def rank(self) -> tuple[bool, bool, bool, bool, float, float]:
         """Order by objective if constraints hold often enough, else by how often they do.
 
-        Settings that are measured to hold come before those that `holds` only promises, and
-        models that are no better than a constant come last.
+        Settings with a safety test come before others, settings that are measured to hold before
+        those that `holds` only promises, and models that are no better than a constant come last.
         """
         if self.is_kept:
-            place = self.is_constant, not self.is_measured
+            place = self.is_constant, self.is_tested is False, not self.is_measured
             return False, *place, self.value, -self.share
-        return True, False, False, -self.share, float(np.nan_to_num(self.violation, nan=math.inf))
+        violation = float(np.nan_to_num(self.violation, nan=math.inf))
+        return True, False, False, False, -self.share, violation
 
     @property
     def value(self) -> float:
@@ -207,7 +214,7 @@ def _answer(
     ledger: Ledger, names: Sequence[str], split: str, groups: Sequence[SeedGroup]
 ) -> Answer:
     constraints = list(ledger.constraints)
-    candidates = [Candidate.of(each, split, constraints) for each in groups]
+    candidates = [Candidate.of(ledger, each, split) for each in groups]
     best = min(candidates, key=lambda each: each.rank)
     cheaper = (
         each
@@ -395,11 +402,13 @@ def _count_in_words(ledger: Ledger, best: Candidate, split: str) -> str:
         count += f" (no model in {total - models})"
     if best.objective.n < models:
         count += f" (undefined objective in {models - best.objective.n})"
+    if best.is_measured != (satisfied >= DEFAULT_LEVEL * models):
+        count += f" and in an estimated {best.share:.0%} of all test sets"
     passed, tested = certified_seeds(ledger, best.group)
     if tested:
         count += f"; a safety test passed in {passed} of {tested}"
-    if best.is_measured != (satisfied >= DEFAULT_LEVEL * models):
-        count += f", which is estimated to be {best.share:.0%} on many test sets"
+    elif best.is_tested is False:
+        count += "; it was not put to a safety test"
     return count
 
 
@@ -414,6 +423,8 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
     if not ledger.constraints:
         return f"{point}{best.name} has the {shown.best} on {rows}: {amount}."
     count, rules = _count_in_words(ledger, best, split), _all_constraints(ledger)
+    if best.is_constant:
+        count += "; it is no better than the same decision for everyone"
     if not best.is_kept:
         reason = f" {answer.reason}." if answer.reason else ""
         start = f"{point}no setting" if point else "No setting"
@@ -424,16 +435,17 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
             f"{start} {does} {rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials. "
             f"The closest is {best.name}: {count}; {shown.name} {amount}.{reason}"
         )
-    if best.is_constant:
-        count += "; it is no better than the same decision for everyone"
     which = f"that satisfy {rules} on {rows}"
+    if best.is_tested:
+        which = f"with a safety test {which}"
     if not best.is_measured:
         which = f"expected to satisfy {rules} on new rows with probability {best.level:.3g}"
     text = f"{point}{best.name} has the {shown.best} of all settings {which}: {amount}; {count}."
     if answer.rival:
         amount = estimate_cell(shown.estimate(answer.rival.objective)).text
         count = _count_in_words(ledger, answer.rival, split)
-        text += f" {answer.rival.name} has {amount}, but is not confirmed: {count}."
+        text += f" {answer.rival.name} has {amount}, but is not confirmed to satisfy {rules}: "
+        text += f"{count}; {DEFAULT_LEVEL:.0%} is required."
     return text
 
 

@@ -70,6 +70,16 @@ def collect_certificates(ledger: Ledger) -> list[TrialCertificate]:
     ]
 
 
+def tested_groups(ledger: Ledger) -> frozenset[tuple[str, str, str]]:
+    """Return label, variant and sweep point, as text, of the models that were tested."""
+    return ledger.cached(
+        "tested groups",
+        lambda: frozenset(
+            (*each.about[:2], repr(each.trial.point)) for each in collect_certificates(ledger)
+        ),
+    )
+
+
 def certified_seeds(ledger: Ledger, group: SeedGroup) -> tuple[int, int]:
     """Return in how many seeds of a group all safety tests passed, and how many seeds have any."""
     own = (

@@ -74,6 +74,8 @@ class RunOutcome:
         Name and result of each trial that failed.
     unsolved
         Name and result of each trial that found no solution or whose constraints are infeasible.
+    unmet
+        Name and result of each trial whose model violates a constraint that it should satisfy.
     warnings
         Constraints violated on the test set (W402), models no better than a constant (W408),
         plotted variants that do not exist (W208).
@@ -84,6 +86,7 @@ class RunOutcome:
     ran: int
     failed: tuple[tuple[str, TrialResult], ...]
     unsolved: tuple[tuple[str, TrialResult], ...]
+    unmet: tuple[tuple[str, TrialResult], ...]
     warnings: tuple[Diagnostic, ...]
 
     @property
@@ -229,6 +232,7 @@ class ExperimentRun:
             len(self.todo),
             tuple(each for each in ended if each[1].status in FAILED_STATUSES),
             tuple(each for each in ended if each[1].status in UNSOLVED_STATUSES),
+            tuple(each for each in ended if each[1].status == "not_met"),
             warnings,
         )
 

@@ -42,11 +42,12 @@ def violation_warnings(
     enforcing = [trial for trial in plan if solver_class(trial.algorithm).role == "enforces"]
     warnings = []
     for label, trials in groupby(enforcing, key=lambda trial: trial.label):
-        found, tested = defaultdict[str, Points](lambda: defaultdict(list)), False
+        found, tested, variant = defaultdict[str, Points](lambda: defaultdict(list)), False, ""
         for trial in trials:
             tested |= solver_class(trial.algorithm).needs_safety_test
             result = results.get(trial.key)
             main, values = _values(result)
+            variant = main or variant
             for name, metric in trial.metrics.items():
                 train = values.get((main, "train", metric), math.nan)
                 test = values.get((main, "test", metric), math.nan)
@@ -60,8 +61,8 @@ def violation_warnings(
             broken = [each.value for each in kept if each.value > CONSTRAINT_TOLERANCE]
             if broken and not all(ViolationSample(each).keeps_level for each in points.values()):
                 message = (
-                    f"'{label}' violates '{constraint}' on the test set in {len(broken)} of the "
-                    f"{len(kept)} trials that satisfy it on the training set, "
+                    f"'{label}' ({variant}) violates '{constraint}' on the test set in "
+                    f"{len(broken)} of the {len(kept)} trials that satisfy it on the training set, "
                     f"by {mean(broken):.3g} on average"
                 )
                 on_train = all(each.level is None for each in kept) and not tested

@@ -10,7 +10,7 @@ from ratecli.ledger.violations import Pieces
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, pieces
 from ratecli.rates.expression import Leaf
-from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix
+from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix, unseen_variance
 from ratecli.rates.sample import Floats
 from ratecli.rates.table import Measurement
 from ratecli.rates.tangent import tangent
@@ -56,7 +56,9 @@ def _standard_errors(
     counts: Floats | None,
 ) -> Floats:
     if measured.keys() == {"decision"}:
-        return matrix.standard_error(slopes, measured["decision"], counts)
+        known = matrix.standard_error(slopes, measured["decision"], counts)
+        rates = matrix.measured(measured)
+        return np.hypot(known, np.sqrt(slopes**2 @ unseen_variance(rates, matrix.totals)))
     if counts is not None:
         return np.full(len(slopes), np.nan)
     return matrix.standard_error_of(slopes, measured)

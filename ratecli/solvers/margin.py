@@ -16,6 +16,7 @@ from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import affine
 from ratecli.rates.analysis import Goal
+from ratecli.rates.matrix import PRIOR_ROWS, unseen_variance
 from ratecli.rates.tangent import any_undefined, tangent, values
 from ratecli.solvers.base import JudgedRows, Progress, Solution, Solver
 from ratecli.solvers.oracles.unseen import folds_of
@@ -42,8 +43,6 @@ EXTRA_NOISE = 1.1
 
 It was 1.0 for thresholds of groups on a linear score, 1.2 for boosted trees and mixtures.
 """
-PRIOR_ROWS = 2.0
-"""Rows that are added to those of a rate for its variance."""
 MAX_COST = 0.25
 """Largest share of the gain over the best constant decision that a margin may cost."""
 SHARES = (0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
@@ -350,10 +349,9 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, rul
         else:
             fewest = k + 1
     where = "training" if search.rows is problem else "validation"
-    reason = f"too few {where} rows for {rule} to hold on new rows with probability "
-    reason += f"{judge.level:g}"
+    wanted = f"on new rows with probability {judge.level:g}"
     if search.rows is problem and math.isfinite(search.limit):
-        reason += f" in a model that keeps {1 - MAX_COST:.0%} of its gain over a constant {kind}"
+        wanted += f" in a model that keeps {1 - MAX_COST:.0%} of its gain over a constant {kind}"
     counts = search.rows.counts
     rows = search.rows.rates.sums.shape[1] if counts is None else round(counts.sum())
     if useful is None:
@@ -366,13 +364,16 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, rul
                 f"alone, the model that satisfies it is no better than a constant {kind}"
             )
         most_rows = _two_digits(rows / SHARES[-1] ** 2)
-        return _no_solution(f"{reason}: even {most_rows} would not be enough")
+        return _no_solution(
+            f"no margin makes {rule} hold {wanted}, and {most_rows} {where} rows instead of "
+            f"{rows} would not be enough: use a looser limit, or another objective"
+        )
     if not search.attempt(useful.solution, judge).missed:
         return useful.solution
     needed = _two_digits(rows / SHARES[most] ** 2)
     return _no_solution(
-        f"{reason}: about {needed} are needed instead of {rows}; "
-        "train on a larger share of the rows (`split`), or use a looser limit"
+        f"too few {where} rows for {rule} to hold {wanted}: about {needed} are needed instead of "
+        f"{rows}; train on a larger share of the rows (`split`), or use a looser limit"
     )
 
 
@@ -536,7 +537,7 @@ class _NormalJudge:
         matrix = rows.rates
         if rows.label_range is None:
             known = matrix.standard_error(slopes, decisions, rows.counts)
-            added = slopes**2 @ _unseen_variance(rates, matrix.totals, self.prior)
+            added = slopes**2 @ unseen_variance(rates, matrix.totals, self.prior)
         else:
             known = matrix.standard_error_of(slopes, rows.measurements(decisions))
             added = np.zeros(len(slopes))
@@ -544,17 +545,6 @@ class _NormalJudge:
 
 
 _PLAIN = _NormalJudge()
-
-
-def _unseen_variance(rates: Array, totals: Array, prior: float) -> Array:
-    """Return the variance (K,) that rates of few rows lack: all of it if they are 0 or 1.
-
-    It is the excess of the variance with `prior` more rows, half of them positive, as in Agresti
-    and Coull (1998).
-    """
-    near = (rates * totals + prior / 2) / (totals + prior)
-    more = np.maximum(near * (1 - near) - rates * (1 - rates), 0.0)
-    return np.nan_to_num(np.divide(more, totals, out=np.zeros_like(more), where=totals > 0))
 
 
 def _deviates(violations: Array, errors: Array, level: float) -> float:

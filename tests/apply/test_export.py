@@ -12,7 +12,9 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
     AdaBoostClassifier,
     HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
     RandomForestClassifier,
+    RandomForestRegressor,
 )
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -31,6 +33,7 @@ from ratecli.models.composed import (
     HashedRamp,
     MajorityVote,
     MixtureClassifier,
+    ModelRegressor,
     ProbabilityThreshold,
 )
 from ratecli.models.layout import ColumnLayout
@@ -315,6 +318,25 @@ def test_regressors(limits):
     else:
         found = loads(FORMATS["sklearn"].content(stored(model)), trusted=["numpy.dtype"])
         assert found.predict(FRAME) == known
+
+
+def test_onnx_of_the_mean_of_regressors():
+    pytest.importorskip("onnx")
+    target = X @ WEIGHTS
+    members = [
+        ModelRegressor(
+            convert_sklearn_trees(model.fit(X, target), ColumnLayout.numbers(WIDTH)), (-1.0, np.inf)
+        )
+        for model in (
+            RandomForestRegressor(3, max_depth=4, random_state=0),
+            HistGradientBoostingRegressor(max_iter=3, random_state=0),
+        )
+    ]
+    mean = MixtureClassifier((*members, LinearRegressor(WEIGHTS, 0.5)), np.array([0.2, 0.5, 0.3]))
+    found = onnx_outputs(FORMATS["onnx"].content(stored(mean)), FRAME)
+    known = mean.estimate(inputs(mean))
+    assert np.std(known) > 0.4
+    assert found == {"estimate": pytest.approx(known, abs=1e-9)}
 
 
 FILTER = ProxyFilter(SplitTree(WIDTH, np.full((1, 2), LEAF), ()), np.ones(1))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -223,7 +224,6 @@ BAD = [
     (["--drop", "ages"], 2, "there is no column 'ages' (--drop or --label)"),
     (["--by", "sex"], 2, "'sex' is named twice"),
     (["--by", "one"], 2, "error[E304]: 'one' has 1 value, 'imbalance' takes 2 to 30"),
-    (["--by", "gaps"], 4, "error[E411]: 'gaps' is empty in 2 training rows"),
     (["--disclosivity", "1.5"], 2, "error[E104]: disclosivity must be from 0 to 1, not 1.5"),
     (["--test", "1"], 2, "error[E104]: the parts of the split"),
     (["--test", "half"], 2, "error[E104]: 'test' must be a number such as 0.5"),
@@ -254,6 +254,18 @@ def test_errors_write_nothing(folder, cli, listing, case):
     assert message in answer.err
     assert "-->" not in answer.err
     assert listing() == before
+
+
+def test_rows_of_unknown_groups_are_filtered_by_the_others(folder, cli):
+    rows = people()
+    rows.loc[::10, "sex"] = ""
+    rows.to_csv(folder / "people.csv", index=False)
+    answer = cli(*by_sex("-o", "kept.csv"))
+    assert answer.code == 0
+    assert f"warning[W401]: 'sex' is empty in {ROWS // 10} rows: the filter is fit" in answer.err
+    shares = re.findall(r"sex = \w+ +(\S+) +(\S+) +(\S+)", answer.out)
+    assert np.sum(np.array(shares, dtype=float), axis=0) == pytest.approx(1, abs=2e-4)
+    assert (pd.read_csv("kept.csv").sex.isna()).any()
 
 
 def test_missing_numbers(folder, cli):

@@ -1,5 +1,6 @@
 """Whole runs with a safety test, by the command line."""
 
+import numpy as np
 import pandas as pd
 
 from ratecli.ledger.view import Ledger
@@ -121,3 +122,17 @@ def test_explain_shows_options_of_a_test(folder, cli):
     assert (tightened in plain, tightened in aimed) == (False, True)
     (folder / "exp.yaml").write_text(LOANS.replace("fraction: 0.5", "order: positional"))
     assert "the last rows: the guarantee is approximate\n" in cli("explain", "exp.yaml").out
+
+
+def test_why_a_model_does_not_meet_its_constraints_is_printed(folder, cli):
+    """Where nobody is selected, a precision is 0 / 0: `mixture` with the smallest error selects none."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=400), "y": (rng.random(400) < 0.05).astype(int)})
+    frame.to_csv(folder / "rare.csv", index=False)
+    text = "name: rare\ndatasets: {d: {path: rare.csv, label: y}}\nobjective: error\n"
+    text += "constraints: {p: precision >= 0.3}\nalgorithms: [mixture]\n"
+    (folder / "rare.yaml").write_text(text)
+    loud, quiet = cli("run", "rare.yaml", "--jobs", "1"), cli("run", "rare.yaml", "--quiet")
+    line = "not met: mixture seed=0: for the best mixture, a ratio in a constraint is 0 / 0"
+    assert line in loud.out
+    assert line in quiet.err

@@ -137,7 +137,6 @@ ALGORITHMS = [
     ("E103", "algorithms: ⟦majorize⟧\n"),
     ("E103", "algorithms: [⟦5⟧]\n"),
     ("E103", "algorithms: [{a: ⟦5⟧}]\n"),
-    ("E103", "algorithms:\n  - majorize:\n    ⟦iterations⟧: 6\n"),
     ("E105", "algorithms: [{a: {sweep: ⟦5⟧}}]\n"),
     ("E103", "algorithms: [{a: {filter: ⟦{take: sample}⟧}}]\n"),
     ("E104", "algorithms: ⟦[]⟧\n"),
@@ -148,6 +147,12 @@ ALGORITHMS = [
     ("E106", "algorithms: [a, ⟦a⟧]\n"),
     ("E106", "algorithms:\n  - a\n  - b: {as: ⟦a⟧}\n"),
     ("E106", "algorithms: [{a: {sweep: {⟦d⟧: [1]}}}]\n"),
+]
+
+SEVERAL_KEYS = [
+    ("algorithms:\n  - majorize:\n    ⟦iterations⟧: 6\n", "`majorize: {iterations: 6, ...}`"),
+    ("algorithms: [{as: mine, ⟦majorize⟧: {gap: 1}}]\n", "`majorize: {as: mine, ...}`"),
+    ("algorithms: [{a: {}, ⟦b⟧: {}}]\n", "start each algorithm with `- `"),
 ]
 
 LOGGED = "{{path: a.csv, logged: {{action: a, propensity: p, outcomes: [r]{}}}}}".format
@@ -226,6 +231,7 @@ def files():
     rows += [(HEAD + text, code, hint or "") for code, text, hint in KEYS]
     rows += [(f"{HEAD}sweep: {text}\n", "E105", "") for text in SWEEPS]
     rows += [(NO_ALGORITHMS + text, code, "") for code, text in ALGORITHMS]
+    rows += [(NO_ALGORITHMS + text, "E103", hint) for text, hint in SEVERAL_KEYS]
     rows += [(f"{NO_DATA}datasets: {{d: {text}}}\n", code, "") for code, text in DATASETS]
     rows += [(f"{NO_DATA}datasets: {text}\n", code, "") for code, text in NO_SOURCES]
     rows += [(f"{HEAD}expect:\n  - {text}\n", code, "") for code, text in ENTRIES]

@@ -23,6 +23,7 @@ from synthetic_ledger import (
 )
 
 from ratecli.ledger.records import TrialResult
+from ratecli.report.answer import answer_sentences
 from ratecli.report.certificates import certificate_sheet, collect_certificates
 from ratecli.report.html import render_report
 from ratecli.report.plots.tree import (
@@ -193,3 +194,23 @@ def test_unsolved_trials_are_counted_by_reason_frequent_ones_first():
         [SAFE, "error", "2 of 7", "amount = 100, seed 5", "E501: 7"],
         [SAFE, "no_solution_found", "1 of 7", "amount = 100, seed 0", "no rows"],
     ]
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_tested_setting_is_the_answer_before_a_cheaper_one_without_a_test(passes):
+    pairs = []
+    for seed in range(4):
+        free, safe = planned("free", seed), planned(SAFE, seed)
+        pairs.append((free, returned(free, -0.2, error=0.1)))
+        record = certificate(tutorial(), -0.1 if passes else 0.1, passed=passes)
+        found = returned(safe, -0.2, error=0.3) if passes else nothing(safe)
+        pairs.append((safe, replace(found, info={**found.info, "certificates": [record]})))
+    (answer,) = answer_sentences(ledger_of(pairs))
+    if passes:
+        assert answer.startswith(
+            f"{SAFE} (main) has the lowest mean objective of all settings with "
+        )
+        assert answer.endswith("; a safety test passed in 4 of 4.")
+    else:
+        assert answer.startswith("free (main) has the lowest")
+        assert answer.endswith("; it was not put to a safety test.")

@@ -50,7 +50,7 @@ def test_constraints_satisfied_in_training_only_give_a_warning(found, algorithm,
     warnings = violation_warnings(plan, {each.key: each for each in found})
     assert [each.code for each in warnings] == ["W402"] * (expected is not None)
     for each in warnings:
-        where = "'m' violates 'fair' on the test set in {} trials that satisfy it on the training"
+        where = "'m' (main) violates 'fair' on the test set in {} trials that satisfy it on the training"
         assert each.message.startswith(where.format(expected[0]))
         assert each.message.endswith(f"by {expected[1]} on average")
         assert ("holds: new_rows" in (each.help or "")) == (algorithm == "majorize")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.apply.export.parts import refusal
+from ratecli.apply.export.parts import is_regression, refusal
 from ratecli.apply.predict import StoredModel
 from ratecli.datasets.columns import MISSING_CATEGORY
 from ratecli.datasets.encode import OneHotBlock
@@ -19,6 +19,8 @@ from ratecli.models.composed import (
     CostSensitiveClassifier,
     GroupThreshold,
     MajorityVote,
+    MixtureClassifier,
+    ModelRegressor,
     ProbabilityThreshold,
 )
 from ratecli.models.layout import NUMBER
@@ -75,9 +77,8 @@ class _Graph:
 
     def file(self) -> bytes:
         helper, types, classifier = self.helper, self.types, self.model.classifier
-        if isinstance(classifier, LinearRegressor):
-            low, high = map(self.number, classifier.range)
-            outputs = {"estimate": self.add("Clip", self._line(classifier), low, high)}
+        if is_regression(classifier):
+            outputs = {"estimate": self._estimate(classifier)}
         else:
             decision, score = self.classified(classifier)
             outputs = {"decision": self.add("Cast", decision, to=types.INT64), "score": score}
@@ -211,6 +212,20 @@ class _Graph:
             self.add("MatMul", self.joined(parts), chances) for parts in zip(*members, strict=True)
         )
         return self.double(self.add("Greater", votes, self.number(0.5))), score
+
+    def _estimate(self, regressor: Classifier) -> str:
+        """Return the estimates (n, 1) of a regressor, or of the mean of several."""
+        match regressor:
+            case LinearRegressor():
+                found = self._line(regressor)
+            case ModelRegressor(values=TreeEnsemble() as trees):
+                found = self.probabilities(trees)
+            case MixtureClassifier(members=members, chances=chances):
+                parts = self.joined([self._estimate(each) for each in members])
+                return self.add("MatMul", parts, self.matrix(chances, column=True))
+            case _:
+                raise refusal(self.model.classifier, "onnx")
+        return self.add("Clip", found, *map(self.number, regressor.range))
 
     def score(self, classifier: Classifier) -> str:
         """Return the scores (n, 1) of a classifier that is positive where they are."""

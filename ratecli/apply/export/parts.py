@@ -23,8 +23,8 @@ LIMITS = {
     "json": "linear models, also with thresholds of groups",
     "sklearn": "linear models, also with thresholds of the values of one column, and "
     "scikit-learn's own classifiers except trees",
-    "onnx": "linear models, trees, votes, most of scikit-learn's classifiers, and thresholds of "
-    "groups on them",
+    "onnx": "linear models, trees, votes, means of regressions, most of scikit-learn's "
+    "classifiers, and thresholds of groups on them",
 }
 """What each format can represent."""
 
@@ -54,6 +54,13 @@ def is_random(classifier: Classifier) -> bool:
     return _in_words(classifier) == RANDOM
 
 
+def is_regression(classifier: Classifier) -> bool:
+    """Return whether a classifier estimates numbers."""
+    while isinstance(classifier, MixtureClassifier):
+        classifier = classifier.members[0]
+    return isinstance(classifier, LinearRegressor | ModelRegressor)
+
+
 def _in_words(classifier: Classifier) -> str:
     match classifier:
         case ProxyFilter():
@@ -76,7 +83,7 @@ def _in_words(classifier: Classifier) -> str:
             return "a linear model"
         case LinearRegressor() | ModelRegressor():
             return "a regression that is not linear, or whose estimates have limits"
-        case MixtureClassifier(members=[LinearRegressor() | ModelRegressor(), *_] as members):
+        case MixtureClassifier(members=members) if is_regression(classifier):
             return f"the mean of {len(members)} regressions"
         case _:
             return RANDOM

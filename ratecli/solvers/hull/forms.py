@@ -23,7 +23,10 @@ from ratecli.solvers.problem import Problem
 RateIndex = dict[Leaf, int]
 
 ROUNDING = 1e-12
-UNDEFINED_RATIO_REASON = "a ratio in a constraint is undefined for the best mixture"
+UNDEFINED_RATIO_REASON = (
+    "for the best mixture, a ratio in a constraint is 0 / 0, such as the precision where nobody is "
+    "selected: also require positive decisions, such as a recall, or use another objective"
+)
 """Why the best point of a hull is not a solution although it satisfies the constraints after they
 were multiplied by their denominators.
 """
