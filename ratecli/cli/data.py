@@ -168,7 +168,10 @@ def filter_table(
     ] = "balanced_tree",
     kept: Annotated[
         float | None,
-        Option(metavar="SHARE", help="Minimum share to keep. Default: 0.1; not for naive_proxy."),
+        Option(
+            metavar="SHARE",
+            help="Minimum share to keep of rows with a group. Default: 0.1; not for naive_proxy.",
+        ),
     ] = None,
     drop: Annotated[
         list[str] | None,

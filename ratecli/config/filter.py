@@ -27,6 +27,8 @@ FILTER = "filter"
 """Label of the filter's own trials in results."""
 TAKE_CHOICES = ("weights", "sample")
 DISCLOSIVITY_RANGE = NumberRange(0, 1)
+ENTRY_KEYS = ("as", "holds", "level", "safety", "filter", "tune", "sweep")
+"""Keys of an algorithm that are not its options."""
 DEFAULT_FILTER = "balanced_tree"
 GOAL_HINT = "write balance: COLUMN for equal shares of its values, or objective: RULE for others"
 
@@ -46,11 +48,15 @@ def parse_named_options(raw: object) -> tuple[str, dict[str, Any]]:
     if others:
         message = f"an entry has one algorithm, but this one has {len(raw)} keys"
         second, _ = others[0]
-        named = [key for key, value in raw.items() if value is None or isinstance(value, dict)]
+        named = [
+            key
+            for key, value in raw.items()
+            if key not in ENTRY_KEYS and (value is None or isinstance(value, dict))
+        ]
         hint = "start each algorithm with `- `"
         if len(named) == 1:
-            own = ", ".join(f"{key}: {raw[key]}" for key in raw if key != named[0])
-            hint = f"write its keys under its name: `{named[0]}: {{{own}, ...}}`"
+            own = ", ".join(f"{key}: ..." for key in raw if key != named[0])
+            hint = f"write its keys under its name: `{named[0]}: {{{own}}}`"
         raise InvalidValueError(Diagnostic("E103", message, hint, loc=(second,), key=True))
     if options is not None and not isinstance(options, dict):
         raise type_error("a mapping of options to values", options, hint, loc=(name,))

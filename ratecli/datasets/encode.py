@@ -229,7 +229,7 @@ class Encoder:
         return cls.of(blocks)
 
     def transform(self, table: Table, rows: RowPositions | None = None) -> Features:
-        """Return (n, d) features of n `rows`, or of all: those of a ready-made matrix uncopied."""
+        """Return (n, d) features of n `rows`, or of all; a matrix may be the table's own."""
         if table.matrix is not None and not self.blocks:
             found = table.matrix if self.idf is None else _tf_idf(table.matrix, self.idf)
             return found if rows is None else found[rows]

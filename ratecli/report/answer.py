@@ -165,11 +165,11 @@ def answers(ledger: Ledger) -> list[Answer]:
 
     The best has the lowest mean objective among the groups whose constraints hold in a share of the
     trials of at least `DEFAULT_LEVEL`; if there are none, among those that should hold with a
-    stated probability which the test sets do not contradict. It has a model in at least half of the
-    trials. One that is no better than a constant comes after a cheaper one that satisfies the
-    constraints but is not confirmed. If there is none, the one whose constraints hold most often
-    counts as best. A task is a point of the file's own sweep, together
-    with the values of names used in constraints or the objective.
+    stated probability which the test sets do not contradict. Settings with a safety test come
+    before others. It has a model in at least half of the trials. One that is no better than a
+    constant comes after a cheaper one that satisfies the constraints but is not confirmed. If there
+    is none, the one whose constraints hold most often counts as best. A task is a point of the
+    file's own sweep, together with the values of names used in constraints or the objective.
     """
     return ledger.cached("answers", lambda: _answers(ledger))
 
@@ -219,7 +219,9 @@ def _answer(
     cheaper = (
         each
         for each in candidates
-        if best.is_kept and not each.is_kept and not is_no_better(each.value, best.value)
+        if best.is_kept
+        and (not each.is_kept or (best.is_tested and not each.is_tested))
+        and not is_no_better(each.value, best.value)
     )
     unconfirmed = filter(lambda each: each.seems_satisfied(split), cheaper)
     rival = min(unconfirmed, key=lambda each: each.value, default=None)
@@ -403,7 +405,7 @@ def _count_in_words(ledger: Ledger, best: Candidate, split: str) -> str:
     if best.objective.n < models:
         count += f" (undefined objective in {models - best.objective.n})"
     if best.is_measured != (satisfied >= DEFAULT_LEVEL * models):
-        count += f" and in an estimated {best.share:.0%} of all test sets"
+        count += f", and on new rows in an estimated {best.share:.0%} of trials"
     passed, tested = certified_seeds(ledger, best.group)
     if tested:
         count += f"; a safety test passed in {passed} of {tested}"
@@ -436,16 +438,18 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
             f"The closest is {best.name}: {count}; {shown.name} {amount}.{reason}"
         )
     which = f"that satisfy {rules} on {rows}"
-    if best.is_tested:
-        which = f"with a safety test {which}"
     if not best.is_measured:
         which = f"expected to satisfy {rules} on new rows with probability {best.level:.3g}"
+    if best.is_tested:
+        which = f"with a safety test {which}"
     text = f"{point}{best.name} has the {shown.best} of all settings {which}: {amount}; {count}."
     if answer.rival:
         amount = estimate_cell(shown.estimate(answer.rival.objective)).text
         count = _count_in_words(ledger, answer.rival, split)
-        text += f" {answer.rival.name} has {amount}, but is not confirmed to satisfy {rules}: "
-        text += f"{count}; {DEFAULT_LEVEL:.0%} is required."
+        text += f" {answer.rival.name} has {amount}, but "
+        if answer.rival.is_kept:
+            return f"{text}was not put to a safety test."
+        text += f"is not confirmed to satisfy {rules}: {count}; {DEFAULT_LEVEL:.0%} is required."
     return text
 
 

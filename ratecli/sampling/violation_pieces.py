@@ -56,7 +56,12 @@ def _standard_errors(
     counts: Floats | None,
 ) -> Floats:
     if measured.keys() == {"decision"}:
-        known = matrix.standard_error(slopes, measured["decision"], counts)
+        decisions = measured["decision"]
+        known = matrix.standard_error(slopes, decisions, counts)
+        if (
+            decisions == decisions[:1]
+        ).all():  # a constant decision has the same rates in every sample
+            return known
         rates = matrix.measured(measured)
         return np.hypot(known, np.sqrt(slopes**2 @ unseen_variance(rates, matrix.totals)))
     if counts is not None:

@@ -150,8 +150,9 @@ ALGORITHMS = [
 ]
 
 SEVERAL_KEYS = [
-    ("algorithms:\n  - majorize:\n    ⟦iterations⟧: 6\n", "`majorize: {iterations: 6, ...}`"),
-    ("algorithms: [{as: mine, ⟦majorize⟧: {gap: 1}}]\n", "`majorize: {as: mine, ...}`"),
+    ("algorithms:\n  - majorize:\n    ⟦iterations⟧: 6\n", "`majorize: {iterations: ...}`"),
+    ("algorithms: [{as: mine, ⟦majorize⟧: {gap: 1}}]\n", "`majorize: {as: ...}`"),
+    ("algorithms: [{a: , ⟦sweep⟧: {k: [1]}}]\n", "`a: {sweep: ...}`"),
     ("algorithms: [{a: {}, ⟦b⟧: {}}]\n", "start each algorithm with `- `"),
 ]
 

@@ -210,7 +210,8 @@ def test_a_tested_setting_is_the_answer_before_a_cheaper_one_without_a_test(pass
         assert answer.startswith(
             f"{SAFE} (main) has the lowest mean objective of all settings with "
         )
-        assert answer.endswith("; a safety test passed in 4 of 4.")
+        assert "; a safety test passed in 4 of 4. free (main) has 0.1000" in answer
+        assert answer.endswith(", but was not put to a safety test.")
     else:
         assert answer.startswith("free (main) has the lowest")
         assert answer.endswith("; it was not put to a safety test.")

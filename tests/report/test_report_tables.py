@@ -254,7 +254,7 @@ def with_noise(ledger, error, levels):
 @pytest.mark.parametrize(("constant", "start", "end"), [
     (0.3, "flat (main) has the lowest mean objective of all",
      (" fair (main) has 0.1000 ± 0.0000, but is not confirmed to satisfy parity: satisfied in 5 of "
-     "5 seeds and in an estimated 77% of all test sets; 90% is required.")),
+     "5 seeds, and on new rows in an estimated 77% of trials; 90% is required.")),
     (0.2, ("No setting better than a constant is confirmed to satisfy parity on new rows (test set) in 90% of trials. "
      "The closest is fair (main): satisfied in 5 of 5 seeds"), "objective 0.1000 ± 0.0000."),
 ])  # fmt: skip

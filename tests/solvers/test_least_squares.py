@@ -274,12 +274,14 @@ def test_a_bound_out_of_reach_ends_with_a_reason():
         ({"model": "Rigde"}, "there is no regressor 'Rigde'"),
         ({"model": {"Ridge": {"alfa": 1}}}, "'Ridge' has no option 'alfa'"),
         ({"model": "catboost:CatBoostRegressor"}, "its trees cannot be stored"),
+        ({"model": {"LGBMRegressor": {"objective": "binary"}}}, "predicts classes, not numbers"),
+        ({"model": {"LGBMRegressor": {"early_stopping_round": 5}}}, "no rows are held out"),
         ({"gap": 0.1}, "linear models are solved exactly"),
     ],
 )
 def test_invalid_options(options, message):
-    if "catboost" in str(options):
-        pytest.importorskip("catboost")
+    if package := re.search("catboost|LGBM", str(options)):
+        pytest.importorskip({"LGBM": "lightgbm"}.get(package[0], package[0]))
     with pytest.raises(FaultError, match=message):
         make_solver("least_squares", options, [])
 

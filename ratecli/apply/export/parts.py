@@ -23,7 +23,7 @@ LIMITS = {
     "json": "linear models, also with thresholds of groups",
     "sklearn": "linear models, also with thresholds of the values of one column, and "
     "scikit-learn's own classifiers except trees",
-    "onnx": "linear models, trees, votes, means of regressions, most of scikit-learn's "
+    "onnx": "linear models, trees, means of both, votes, most of scikit-learn's "
     "classifiers, and thresholds of groups on them",
 }
 """What each format can represent."""
@@ -71,7 +71,11 @@ def _in_words(classifier: Classifier) -> str:
             return f"{_in_words(scorer)} with a threshold for each group"
         case MajorityVote(members=members):
             return f"a vote of {len(members)} models"
-        case ProbabilityThreshold(chances=chances) | CostSensitiveClassifier(chances=chances):
+        case (
+            ProbabilityThreshold(chances=chances)
+            | CostSensitiveClassifier(chances=chances)
+            | ModelRegressor(values=chances)
+        ):
             if isinstance(chances, SklearnModel):
                 return f"a {type(chances.model).__name__}"
             return (
@@ -81,8 +85,8 @@ def _in_words(classifier: Classifier) -> str:
             )
         case Logistic() | Threshold():
             return "a linear model"
-        case LinearRegressor() | ModelRegressor():
-            return "a regression that is not linear, or whose estimates have limits"
+        case LinearRegressor():
+            return "a regression whose estimates have limits"
         case MixtureClassifier(members=members) if is_regression(classifier):
             return f"the mean of {len(members)} regressions"
         case _:

@@ -250,11 +250,11 @@ class _NamedOptions:
             message, hint = "an existing score cannot be fitted", "'post_shift' takes it"
             raise InvalidValueError(Diagnostic("E104", message, hint, loc=self.loc, key=True))
 
-    def check_fixed_length(self) -> None:
+    def check_fixed_length(self, why: str = "the model is not fitted to the labels") -> None:
         """Raise E104 for a parameter that stops a fit early."""
         for key in EARLY_STOPPING:
             if self.options.get(key):
-                message = f"'{key}' is not possible here: the model is not fitted to the labels"
+                message = f"'{key}' is not possible here: {why}"
                 loc = (*self.loc, key)
                 raise InvalidValueError(Diagnostic("E104", message, loc=loc, key=True))
 
@@ -402,6 +402,7 @@ def check_regressor(value: Any) -> Any:
         choice.check_names(())
     else:
         choice.check_learner((LINEAR_MODEL,), regressor=True)
+        choice.check_fixed_length("no rows are held out from a regressor")
     return value
 
 

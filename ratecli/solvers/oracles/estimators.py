@@ -141,7 +141,11 @@ def parameter_error(estimator: type[BaseEstimator], parameters: Mapping[str, Any
             model.set_params(**library_settings(estimator, parameters), **few)
             with warnings.catch_warnings(), redirect_stdout(io.StringIO()), _no_stderr():
                 warnings.simplefilter("ignore")
-                fit_booster(model, rows, rows) or model.fit(X, classes)
+                trees = fit_booster(model, rows, rows)
+            if trees is None:
+                model.fit(X, classes)
+            elif is_regressor(model) and trees.classes > 1:
+                return "this objective predicts classes, not numbers"
     except Exception as error:  # noqa: BLE001  every library has its own errors
         return SOURCE_LINE.sub("", " ".join(str(error).split()))
     return None
