@@ -78,7 +78,8 @@ class AlgorithmSpec(Spec):
     def _from_entry(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(raw, cls):
             return raw
-        name, options = parse_named_options(raw)
+        keys = {field.alias or key for key, field in cls.model_fields.items()}
+        name, options = parse_named_options(raw, keys)
         outer = (name,) if isinstance(raw, dict) else ()
         try:
             return handler({"as": name, **options, "name": name})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainValidator
@@ -27,16 +27,17 @@ FILTER = "filter"
 """Label of the filter's own trials in results."""
 TAKE_CHOICES = ("weights", "sample")
 DISCLOSIVITY_RANGE = NumberRange(0, 1)
-ENTRY_KEYS = ("as", "holds", "level", "safety", "filter", "tune", "sweep")
-"""Keys of an algorithm that are not its options."""
 DEFAULT_FILTER = "balanced_tree"
 GOAL_HINT = "write balance: COLUMN for equal shares of its values, or objective: RULE for others"
 
 
-def parse_named_options(raw: object) -> tuple[str, dict[str, Any]]:
+def parse_named_options(
+    raw: object, entry_keys: Collection[str] = ()
+) -> tuple[str, dict[str, Any]]:
     """Return name and options of an algorithm, written as `name` or `{name: {option: value}}`.
 
-    Raises InvalidValueError with E103.
+    `entry_keys` are keys of an entry that cannot be names of algorithms. Raises InvalidValueError
+    with E103.
     """
     if isinstance(raw, str):
         return raw, {}
@@ -51,7 +52,7 @@ def parse_named_options(raw: object) -> tuple[str, dict[str, Any]]:
         named = [
             key
             for key, value in raw.items()
-            if key not in ENTRY_KEYS and (value is None or isinstance(value, dict))
+            if key not in entry_keys and (value is None or isinstance(value, dict))
         ]
         hint = "start each algorithm with `- `"
         if len(named) == 1:

@@ -94,8 +94,8 @@ def _by_name(frame: pd.DataFrame) -> Mapping[str, pd.Series]:
 
 def _tree_scores(trees: TreeEnsemble, columns: list[FileColumn], frame: pd.DataFrame) -> Array:
     if trees.classes != 2:
-        numbers, classes = "it predicts numbers", f"it has {trees.classes} classes, not two"
-        raise ValueError(numbers if trees.classes == 1 else classes)
+        classes = f"it has {trees.classes} classes, not two"
+        raise ValueError("it predicts numbers" if trees.classes == 1 else classes)
     named = _by_name(frame)
     _check_columns([column.name for column in columns], named)
     values = [_column_values(column, named[column.name]) for column in columns]

@@ -57,7 +57,7 @@ MAX_COMBINATIONS = 1000
 MIN_ROWS = 30
 """Smallest number of rows of a combination of values in `by=[...]`, unless `min_rows` is set."""
 GAP_WORDS = dict.fromkeys(("difference", "diff", "gap"), "max_gap") | {"ratio": "min_ratio"}
-"""Templates to suggest for unknown names, by their last word: `max_gap` for `tpr_gap`."""
+"""The template to suggest for an unknown name with a last word: `max_gap` for `tpr_gap`."""
 MAX_NODES = 50_000
 """Largest tree that nested templates may expand to; larger ones are refused."""
 

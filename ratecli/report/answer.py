@@ -14,7 +14,7 @@ import numpy as np
 from ratecli.experiment.options import solver_class
 from ratecli.ledger.records import UNSOLVED_STATUSES, VIOLATION_PREFIX, is_no_better
 from ratecli.ledger.view import NOT_RUN, Ledger
-from ratecli.report.certificates import certified_seeds, tested_groups
+from ratecli.report.certificates import certified_seeds, is_tested
 from ratecli.report.groups import (
     NO_ESTIMATE,
     IntervalEstimate,
@@ -92,10 +92,8 @@ class Candidate:
         stated &= share >= MIN_STATED_SHARE
         answered = 2 * objective.n >= group.ended
         is_kept = answered and (share >= DEFAULT_LEVEL or stated)
-        tested = tested_groups(ledger)
-        is_tested = (group.label, group.variant, repr(group.point)) in tested if tested else None
-        level = min(levels, default=None)
-        return cls(group, objective, share, violation, level, is_kept, is_tested)
+        level, tested = min(levels, default=None), is_tested(ledger, group)
+        return cls(group, objective, share, violation, level, is_kept, tested)
 
     @property
     def rank(self) -> tuple[bool, bool, bool, bool, float, float]:

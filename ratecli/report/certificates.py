@@ -70,23 +70,26 @@ def collect_certificates(ledger: Ledger) -> list[TrialCertificate]:
     ]
 
 
-def tested_groups(ledger: Ledger) -> frozenset[tuple[str, str, str]]:
-    """Return label, variant and sweep point, as text, of the models that were tested."""
+def _certificates_by_group(ledger: Ledger) -> dict[tuple[str, str, str], list[TrialCertificate]]:
+    """Return all safety tests by label, variant and sweep point, which is text."""
     return ledger.cached(
-        "tested groups",
-        lambda: frozenset(
-            (*each.about[:2], repr(each.trial.point)) for each in collect_certificates(ledger)
+        "certificates by group",
+        lambda: group_by(
+            collect_certificates(ledger), lambda each: (*each.about[:2], repr(each.trial.point))
         ),
     )
 
 
+def is_tested(ledger: Ledger, group: SeedGroup) -> bool | None:
+    """Return whether a group was put to a safety test; None if no group was."""
+    found = _certificates_by_group(ledger)
+    return (group.label, group.variant, repr(group.point)) in found if found else None
+
+
 def certified_seeds(ledger: Ledger, group: SeedGroup) -> tuple[int, int]:
     """Return in how many seeds of a group all safety tests passed, and how many seeds have any."""
-    own = (
-        each
-        for each in collect_certificates(ledger)
-        if each.about[:2] == (group.label, group.variant) and each.trial.point == group.point
-    )
+    key = group.label, group.variant, repr(group.point)
+    own = _certificates_by_group(ledger).get(key, ())
     tests = group_by(own, lambda each: each.trial.seed).values()
     return sum(all(each.passed for each in seed) for seed in tests), len(tests)
 

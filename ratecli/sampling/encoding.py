@@ -21,7 +21,7 @@ from ratecli.rates.sample import Mask, Sample
 from ratecli.rates.syntax import Condition
 
 MAX_WORDS = 64
-"""Words of text columns with more distinct values than this are not stored."""
+"""The values of text columns with more distinct ones than this are not stored."""
 
 
 def _is_words(value: object) -> bool:
@@ -139,7 +139,7 @@ class Encoding:
         return {**{name: self.kind(name) for name in columns}, **self.encoder.kinds}
 
     def _new_words(self, arrays: Mapping[str, Any]) -> Iterator[Diagnostic]:
-        """Return a W404 for each column of slices with words that no row of the experiment had."""
+        """Return a W404 for each column that has values which no row of the experiment had."""
         for name, column in arrays.items():
             known = pd.Series(column).dropna()
             new = known[~known.isin(self.words.get(name, known))]

@@ -169,7 +169,7 @@ def _check_labels(
                     hint = f"rates of numbers: {rates}"
                     yield Diagnostic("E306", message, hint, loc=text_loc, span=leaf.span)
         if not case.solver.takes_numbers:
-            yield replace(_no_numbers(case), loc=loc)
+            yield _no_numbers(case, loc)
     elif not case.solver.takes_classes:
         options = type(case.solver).numbers or {}
         listed = ", ".join(f"{key}: {value}" for key, value in options.items())
@@ -182,8 +182,8 @@ def _check_labels(
         yield Diagnostic("E308", message, hint, loc=loc, key=True)
 
 
-def _no_numbers(case: Case) -> Diagnostic:
-    """Return an E308, without a location, for an algorithm that is not given two classes."""
+def _no_numbers(case: Case, loc: Loc) -> Diagnostic:
+    """Return an E308 for an algorithm that needs labels of two classes."""
     model = getattr(case.solver, "model", LINEAR_MODEL)
     if type(case.solver).numbers is not None and not is_linear(model):
         message = f"the model '{model_name(model)}' of '{case.label}' predicts no numbers"
@@ -191,7 +191,7 @@ def _no_numbers(case: Case) -> Diagnostic:
     else:
         message = f"algorithm '{case.label}' needs labels of two classes, not numbers"
         hint = f"algorithms that can: {_algorithms_for('numbers')}"
-    return Diagnostic("E308", message, hint, key=True)
+    return Diagnostic("E308", message, hint, loc=loc, key=True)
 
 
 def _algorithms_for(rows: Literal["numbers", "streams", "episodes"]) -> str:

@@ -26,7 +26,7 @@ CATEGORICAL, DEFAULT_LEFT = 1, 2
 MISSING_SHIFT, ZERO_MISSING, NAN_MISSING = 2, 1, 2
 """Bits of LightGBM's `decision_type`."""
 REGRESSIONS = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
-"""Objectives of regressors whose scores are predictions, without options such as `sqrt`."""
+"""Objectives for which the sum of the trees is the prediction itself; `sqrt` would change that."""
 NO_SETS = {"cat_boundaries": "", "cat_threshold": ""}
 """Fields of a tree without sets."""
 

@@ -27,7 +27,7 @@ from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 NO_CHILD = -1
 MULTICLASS = ("multi:softmax", "multi:softprob")
 REGRESSIONS = ("reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror")
-"""Objectives of regressors whose scores are predictions."""
+"""Objectives for which the sum of the trees is the prediction itself."""
 MODEL_PARTS = frozenset(
     ("cats", "gbtree_model_param", "iteration_indptr", "tree_info", "trees", "weight_drop")
 )

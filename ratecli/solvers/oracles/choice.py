@@ -90,7 +90,7 @@ REGRESSOR_MODULES = {
     }.items()
     for name in names.split()
 } | {"LGBMRegressor": "lightgbm", "XGBRegressor": "xgboost"}
-"""Modules of regressors by name; others are written as `package.module:Class`."""
+"""The module of each regressor with a short name; others are written `package.module:Class`."""
 ENSEMBLES = frozenset(
     {
         *("ExtraTreesClassifier", "GradientBoostingClassifier", "HistGradientBoostingClassifier"),
