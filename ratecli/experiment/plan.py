@@ -31,8 +31,11 @@ from ratecli.ledger.records import PlannedTrial, normalize, normalized_key
 from ratecli.rates import expression as ex
 from ratecli.sampling.resampling import RowFilter, TrainingRowsSpec
 from ratecli.sampling.rows import ExperimentData
+from ratecli.solvers.margin import MarginSpec
 
 UNLIMITED = LimitsSpec()
+GOAL_KEYS = frozenset({"objective", "constraints", "metrics"})
+"""Parts of the content of a trial's key that depend on its goals."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,12 @@ class TrialSpec:
         The deployed model as a stored classifier, if any.
     other_rows
         The training rows of each needed trial whose training rows differ from this one's, by key.
+    family
+        Like the key, but with the rates of the goals instead of the goals and metrics; "" if the
+        trial is solved alone.
+    together
+        The cases of the trials that are solved together, this one and others of its family, by key;
+        empty if it is solved alone. Its numbers do not depend on it.
     """
 
     key: str
@@ -84,6 +93,8 @@ class TrialSpec:
     deployed_column: str | None = None
     deployed_model: bytes | None = None
     other_rows: Mapping[str, TrainingRowsSpec] = field(default_factory=dict)
+    family: str = ""
+    together: Mapping[str, Case] = field(default_factory=dict)
 
     def required_keys(self) -> tuple[str, ...]:
         """Return the keys of the trials that must have run: filters first."""
@@ -138,7 +149,7 @@ def make_plan(
     """
     planner = _Planner(experiment, cases, data, deployed_model)
     planned: list[PlannedTrial] = []
-    tasks: dict[str, Task] = {}
+    trials: dict[str, TrialSpec] = {}
     with document.placing():
         for specs in planner.specs_by_case():
             case = specs[0].case
@@ -146,7 +157,11 @@ def make_plan(
             shared = (case.label, case.algorithm, case.options(), dict(case.point))
             for spec in specs:
                 planned.append(PlannedTrial(spec.key, *shared, spec.seed, metrics))
-                tasks[spec.key] = Task(spec.key, spec.required_keys(), spec, experiment.limits)
+                trials[spec.key] = spec
+    tasks = [
+        Task(spec.key, spec.required_keys(), spec, experiment.limits)
+        for spec in _solved_together(trials)
+    ]
     seconds = {trial.key: _stated_seconds(experiment, trial) for trial in planned}
     known = {key: each for key, each in seconds.items() if each is not None}
     first = _middle_keys(each for each in planned if each.seed == experiment.seeds[0])
@@ -159,7 +174,31 @@ def make_plan(
         spec: TrialSpec = task.payload
         return task.key not in first, spec.case.datasets, spec.seed, rows_text(spec.training_rows)
 
-    return Plan(tuple(planned), tuple(sorted(tasks.values(), key=order)), known)
+    return Plan(tuple(planned), tuple(sorted(tasks, key=order)), known)
+
+
+def _family(case: Case, content: Mapping[str, Any]) -> str:
+    """Return `TrialSpec.family` of a trial, whose key is that of `content`."""
+    alone = case.guard != MarginSpec() or case.settings or case.solver.most_together == 1
+    if alone:
+        return ""
+    rates = [ex.to_text(leaf) for leaf in ex.leaves(*(goal.expression for goal in case.goals()))]
+    rest = {name: each for name, each in content.items() if name not in GOAL_KEYS}
+    return normalized_key(rest | {"rates": rates})
+
+
+def _solved_together(trials: Mapping[str, TrialSpec]) -> Iterator[TrialSpec]:
+    """Yield the trials with those that each is solved together with: neighbours in its family."""
+    families: dict[str, list[str]] = {}
+    for key, spec in trials.items():
+        families.setdefault(spec.family, []).append(key)
+    yield from (trials[key] for key in families.pop("", []))
+    for keys in families.values():
+        size = trials[keys[0]].case.solver.most_together
+        for first in range(0, len(keys), size):
+            block = keys[first : first + size]
+            together = {key: trials[key].case for key in block} if len(block) > 1 else {}
+            yield from (replace(trials[key], together=together) for key in block)
 
 
 def algorithm_and_dataset(trial: PlannedTrial) -> tuple[str, object]:
@@ -251,7 +290,8 @@ class _Planner:
     ) -> TrialSpec:
         key, l2 = normalized_key({**content, "seed": seed}), self.experiment.regularization.l2
         data = self.data.only(case.datasets)
-        return TrialSpec(key, seed, case, data, l2, training_rows, **references)
+        family = _family(case, {**content, "seed": seed})
+        return TrialSpec(key, seed, case, data, l2, training_rows, family=family, **references)
 
     def _make(
         self, index: int, seed: int, needed: Mapping[str, TrialSpec], labels: Collection[str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -52,7 +53,7 @@ from ratecli.sampling.safety_rows import SafetyRows, rates_on_split
 from ratecli.sampling.undefined import check_defined_ratios, empty_rate
 from ratecli.sampling.violation_pieces import violation_pieces
 from ratecli.solvers.base import Solution
-from ratecli.solvers.fit_cache import cache_adjusted_time, shared_fits
+from ratecli.solvers.fit_cache import FitCache, cache_adjusted_time, shared_fits
 from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.liblinear import import_sklearn_linear
 from ratecli.solvers.margin import solve_with_margin
@@ -62,6 +63,8 @@ from ratecli.solvers.tuned import solve_tuned
 Goals = tuple[Goal, tuple[Goal, ...]]
 """The objective and the constraints."""
 
+_SOLVED_TOGETHER = FitCache[Mapping[str, Solution]](2)
+"""Solutions of trials that were solved together, by the keys of the trials."""
 TOO_FEW_ROWS_CODES = frozenset({"E306", "E311", "E408"})
 """Codes of errors about rates and ratios that are undefined on the available rows."""
 
@@ -238,13 +241,8 @@ class Trial:
         if unknown:
             raise FaultError(unknown)
         problem = training_problem(self.rows, *self._solver_goals("train"), self.spec.l2)
-        validation = problem.validation
-        if validation is not None:
-            objective, constraints = self._solver_goals("validation")
-            validation = replace(validation, objective=objective, constraints=constraints)
         return replace(
-            problem,
-            validation=validation,
+            self.with_goals(problem),
             safety_test=case.safety_spec(self.rows.splits().get("safety", 0)),
             deployed=self._deployed_model() if case.solver.needs_deployed else None,
             seed=self.spec.seed,
@@ -260,9 +258,39 @@ class Trial:
                 for each in case.settings
             ]
             solution = solve_tuned(settings, case.guard, problem, make_rng)
+        elif self.spec.together:
+            solution = self._solve_together(problem, make_rng())
         else:
             solution = solve_with_margin(case.solver, case.guard, problem, make_rng())
         return self.measure(problem, solution)
+
+    def _solve_together(self, problem: Problem, rng: np.random.Generator) -> Solution:
+        """Return the solution, and keep those of the other trials that are solved together."""
+        key, together, solver = self.spec.key, self.spec.together, self.spec.case.solver
+        own = _rate_leaves(problem.objective, problem.constraints)
+
+        def solve_all() -> dict[str, Solution]:
+            problems = {key: problem}
+            for other, case in together.items():
+                trial = replace(self, spec=replace(self.spec, key=other, case=case))
+                with suppress(FaultError):  # which the other trial reports
+                    found = trial.with_goals(problem)
+                    if _rate_leaves(found.objective, found.constraints) == own:
+                        problems[other] = found
+            solved = solver.solve_together([*problems.values()], rng, lambda _: None)
+            return dict(zip(problems, solved, strict=True))
+
+        found = _SOLVED_TOGETHER.get("".join(together).encode(), solve_all)
+        return found.get(key) or solver.solve(problem, rng, lambda _: None)
+
+    def with_goals(self, problem: Problem) -> Problem:
+        """Return the problem, and its validation data, with the goals of this trial."""
+        objective, constraints = self._solver_goals("train")
+        validation = problem.validation
+        if validation is not None:
+            others = self._solver_goals("validation")
+            validation = replace(validation, objective=others[0], constraints=others[1])
+        return replace(problem, objective=objective, constraints=constraints, validation=validation)
 
     def measure(self, problem: Problem, solution: Solution) -> MeasuredSolution:
         """Measure a solution, after its safety test if there is one."""
@@ -476,9 +504,8 @@ def training_problem(
     """
     train = np.flatnonzero(rows.sample.rows(ex.ALL_ROWS, "train"))
     goals = (objective, *constraints)
-    leaves = ex.leaves(*(piece for goal in goals for piece in goal.pieces))
-    ratios = [ratio for goal in constraints for ratio in goal.ratios]
-    matrix = build_rate_matrix([*leaves, ERROR_RATE, *ex.leaves(*ratios)], rows.sample, "train")
+    leaves, in_ratios = _rate_leaves(objective, constraints)
+    matrix = build_rate_matrix([*leaves, ERROR_RATE, *in_ratios], rows.sample, "train")
     if rows.sample.logs is not None and math.isnan(matrix.c[matrix.index()[ERROR_RATE]]):
         matrix = matrix.zero(ERROR_RATE)  # without labels, algorithms use the objective instead
     empty = {leaf for leaf, c in zip(matrix.leaves, matrix.c, strict=True) if math.isnan(c)}
@@ -503,6 +530,15 @@ def training_problem(
     rates = rates if problem.labelled else rates.zero(ERROR_RATE)
     validation = replace(problem, rates=rates, **_row_fields(rows, leaves, held_out))
     return replace(problem, validation=validation)
+
+
+def _rate_leaves(
+    objective: Goal, constraints: Sequence[Goal]
+) -> tuple[Sequence[Leaf], Sequence[Leaf]]:
+    """Return the rates of the goals' pieces, and those of the constraints' ratios."""
+    goals = (objective, *constraints)
+    pieces = [piece for goal in goals for piece in goal.pieces]
+    return ex.leaves(*pieces), ex.leaves(*(ratio for goal in constraints for ratio in goal.ratios))
 
 
 def penalty(l2: float | str, rows: TrialData) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType
 
@@ -198,6 +199,20 @@ class Solver(ABC):
         `parameters` are those of its model. If not, settings are chosen by the goals.
         """
         return False
+
+    @property
+    def most_together(self) -> int:
+        """How many problems `solve_together` solves in about the time of one."""
+        return 1
+
+    def solve_together(
+        self, problems: Sequence[Problem], rng: np.random.Generator, progress: Progress
+    ) -> list[Solution]:
+        """Return what `solve` returns for each problem, bit for bit.
+
+        The problems have the same rows and rates, and differ in their goals.
+        """
+        return [self.solve(each, deepcopy(rng), progress) for each in problems]
 
     @abstractmethod
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:

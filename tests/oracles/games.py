@@ -7,8 +7,11 @@ from oracles.goals import KL, Rules
 from scipy import sparse
 
 from ratecli.models.base import Features
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Solution
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.players.game import ThreePlayerGame
+from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.players.training import make_game
 from ratecli.solvers.problem import Problem
@@ -30,7 +33,8 @@ def solved(given: Problem, **options: Any) -> Solution:
 
 
 def game_of(given: Problem, grid: list[dict[str, float]], **options: Any) -> ThreePlayerGame:
-    return make_game(ThreePlayer(**options), given, grid, np.random.default_rng(0))
+    form = ProgramLagrangian(RateProgram.of(given), RowKinds.by(given.rates))
+    return make_game(ThreePlayer(**options), given, form, grid, np.random.default_rng(0))
 
 
 def features(storage: str, n: int) -> Features:

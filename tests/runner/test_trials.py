@@ -1,5 +1,7 @@
 """Stored results of trials, compared with numbers counted from their models and rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from experiments import faults, measured_values, people, run_file, write
 from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import BEST_CONSTANT_KEY
 from ratecli.models.storage import loads
+from ratecli.runner.trial import run_trial
 from ratecli.sampling.rows import load_trial_data
 
 PARITY = "positive_rate[women] >= 0.9 * positive_rate[men]"
@@ -223,3 +226,31 @@ def test_data_sets_whose_weights_are_too_far_apart_are_refused(folder):
     (fault,) = faults(path)
     assert fault.code == "E411"
     assert fault.message.startswith("the weight of all data sets together ranges from 1e-20 to")
+
+
+SWEPT = """
+name: swept
+datasets: {people: {path: people.csv, label: y, drop: [old]}}
+groups: {women: sex = F, men: sex = M}
+sweep: {kappa: [0.5, 0.7, 0.9]}
+objective: error
+constraints: {parity: 'positive_rate[women] >= kappa * positive_rate[men]'}
+algorithms:
+  - unconstrained
+  - three_player: {sweep: {steps: [40, 50]}}
+  - three_player: {as: new_rows, steps: 50, holds: new_rows}
+seeds: 2
+"""
+
+
+def test_trials_that_differ_in_goals_alone_are_solved_together_with_equal_results(folder):
+    path = write(folder, SWEPT)
+    tasks = [task.payload for task in prepare(path).plan.tasks]
+    points = {spec.key: {**spec.case.point, "seed": spec.seed} for spec in tasks}
+    for spec in tasks:
+        together = [points[key] for key in spec.together]
+        assert len(together) == (3 if spec.case.label == "three_player" else 0)
+        assert all(each | {"kappa": 0} == points[spec.key] | {"kappa": 0} for each in together)
+    for spec in filter(lambda spec: spec.together, tasks):
+        found, alone = run_trial(spec, {}), run_trial(replace(spec, together={}), {})
+        assert (found.models, found.values) == (alone.models, alone.values)

@@ -1,10 +1,12 @@
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from oracles.games import GOALS, features, game_of
-from oracles.goals import by_kind, problem, smooth_rows
+from oracles.goals import KL, Rules, by_kind, problem, smooth_rows
 
+from ratecli.models.storage import dumps
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.players.blocks import pack_lanes, unpack_lanes
 from ratecli.solvers.players.lagrangian import DescendingAtom
@@ -73,7 +75,7 @@ def test_steps_agree_with_plain_numpy(name):
     grid = [{"learning_rate": a, "multiplier_rate": b} for a in rates for b in rates]
     game = game_of(given, grid)
     form, count = game.form, 1 + game.form.constraints
-    slopes, constants = form.sides
+    slopes, constants = form.slopes[..., 0], form.constants
     added = (slopes @ kinds.slopes).T
     sides = np.concatenate([np.maximum(added, 0), np.maximum(-added, 0)])
     learning, raising = (np.array([each[key] for each in grid]) for key in grid[0])
@@ -172,3 +174,43 @@ def test_kept_iterates_are_measured_on_all_rows():
 def test_oracles_take_no_batch():
     with pytest.raises(ValueError, match="sees all rows"):
         ThreePlayer(oracle="linear", batch=10)
+
+
+SWEEPS = {
+    "kl": lambda t: Rules({"e": f"error <= {0.3 + t}"}, KL),
+    "f1 parity": lambda t: Rules({"f": f"max_gap(f1, by=g) <= {t}"}, "1 - f1"),
+    "ratio": lambda t: Rules({"p": f"positive_rate[g=a] <= {1 + t} * positive_rate[g=b]"}),
+    "smooth": lambda t: Rules({"x": f"exp(positive_rate) + exp(fpr) <= {2.3 + t}"}),
+    "other atoms": lambda t: Rules({}, "1 - g_mean" if t > 0.1 else "1 - h_mean"),
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"optimizer": "sgd", "tune": {"learning_rate": (0.01, 0.1, 1.0)}, "hashed": True},
+        {"multipliers": "leader", "radius": 2.0},
+        {"multipliers": "swap_regret"},
+        {"rates": "surrogate"},
+        {"batch": 80},
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "storage"),
+    [*((name, "one-hot") for name in SWEEPS), ("ratio", "dense"), ("ratio", "sparse")],
+)
+def test_problems_solved_together_have_the_same_solutions_as_alone(name, storage, options):
+    rows = replace(smooth_rows(3, n=400), X=features(storage, 400))
+    problems = [problem(rows, SWEEPS[name](limit)) for limit in (0.02, 0.05, 0.1, 0.2, 0.3)]
+    solver = ThreePlayer(steps=60, **options)
+    rng = partial(np.random.default_rng, 0)
+    together = solver.solve_together(problems, rng(), lambda _: None)
+    for given, found in zip(problems, together, strict=True):
+        alone = solver.solve(given, rng(), lambda _: None)
+        variants = (
+            {name: dumps(each) for name, each in s.variants.items()} for s in (found, alone)
+        )
+        assert next(variants) == next(variants)
+        assert (found.status, found.reason) == (alone.status, alone.reason)
+        assert found.multipliers == alone.multipliers

@@ -40,8 +40,7 @@ def lagrangian_of(given: Problem) -> atoms.ProgramLagrangian:
 
 def terms_of(form: atoms.ProgramLagrangian, rates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The affine parts of the goals (1 + J, T) and the arguments (S, T) at rates (K, T)."""
-    slopes, constants = form.sides
-    terms = slopes @ rates + constants
+    terms = form.terms(rates)
     return terms[: 1 + form.constraints], form.signs * terms[1 + form.constraints :]
 
 
@@ -214,11 +213,10 @@ def test_hinges_are_upper_bounds_of_the_terms(name):
     given = problem(smooth_rows(2), GOALS[name])
     setting = {"learning_rate": 0.1, "multiplier_rate": 0.1}
     game = game_of(given, [setting], rates="surrogate")
-    slopes, constants = game.form.sides
     for _ in range(20):
         answer, rates = game.step()
         hinges = game.player.terms(answer, rates)
-        assert (hinges >= slopes @ rates + constants - 1e-5).all()
+        assert (hinges >= game.form.terms(rates) - 1e-5).all()
 
 
 BEST = {"learning_rate": 0.1, "multiplier_rate": 0.1, "steps": 500}
@@ -383,8 +381,7 @@ class EnumeratedPlayer(game_module.ClassifierPlayer):
         self.form, self.rates = form, rates
 
     def move(self, prices):
-        slopes, _ = self.form.sides
-        answers = np.argmin((slopes.T @ prices).T @ self.rates, axis=1)
+        answers = np.argmin(self.form.costs(prices).T @ self.rates, axis=1)
         return answers, self.rates[:, answers]
 
     def classifier(self, answer, lane):
@@ -408,8 +405,7 @@ def test_duality_gap_is_not_negative_and_falls_as_the_theory_says(seed):
     program, kinds = RateProgram.of(given), RowKinds.by(given.rates)
     rates = enumerated(given)
     form = atoms.ProgramLagrangian(program, kinds)
-    slopes, constants = form.sides
-    sides = slopes @ rates + constants[:, :1]
+    sides = form.terms(rates)
     optimum = optimize_over_hull(program, RatePoints.classifiers(rates), 1e-7)
     length = np.linalg.norm(sides[1:], axis=0).max()
     gaps = []

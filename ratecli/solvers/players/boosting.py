@@ -162,7 +162,7 @@ class BoostingPlayer(ClassifierPlayer):
     def _row_prices(self, prices: Array) -> tuple[Array, Array]:
         """Return the prices (m,) of positive and of negative decisions, about 1 for plain error."""
         kinds = self.trained.kinds
-        up, down = kinds.totals.sum() * prices[:, 0] @ self.effects
+        up, down = kinds.totals.sum() * (self.effects @ prices[:, 0])
         positive, negative = (kinds.weight * each[kinds.of] for each in (up, down))
         return kinds.sum_by_row(positive), kinds.sum_by_row(negative)
 
@@ -220,7 +220,7 @@ class RowWeightAscent:
     Attributes
     ----------
     effects
-        (2, 1 + J + S, Q) increase and decrease of each term by a positive decision for each kind.
+        (2, Q, 1 + J + S) increase and decrease of each term by a positive decision for each kind.
     least
         Effect of a row on plain error: the objective counts as at least as steep.
     total
@@ -235,14 +235,11 @@ class RowWeightAscent:
     @classmethod
     def of(cls, form: ProgramLagrangian, kinds: RowKinds) -> RowWeightAscent:
         """Return the multipliers for trees that are fitted to rows of these kinds."""
-        added = form.sides[0] @ kinds.slopes
-        effects = np.stack([np.maximum(added, 0.0), np.maximum(-added, 0.0)])
-        return cls(form, effects, 1 / float(kinds.totals.sum()))
+        return cls(form, form.effects(kinds)[..., 0], 1 / float(kinds.totals.sum()))
 
     def next(self, rates: Array, *, moving: bool = True) -> Array:
         """Return multipliers (1 + J + S, 1) at rates (K, 1); 0 for constraints unless `moving`."""
-        first, (slopes, constants) = 1 + self.form.constraints, self.form.sides
-        terms = slopes @ rates + constants
+        first, terms = 1 + self.form.constraints, self.form.terms(rates)
         slacks = self.form.boxed(self.form.signs * terms[first:])
         weights = np.zeros(self.form.constraints)
         if moving:
@@ -261,8 +258,8 @@ class RowWeightAscent:
         owners = np.zeros((first, len(units)))
         for bundle in self.form.bundles:
             owners[bundle.owners, bundle.slots] = 1.0
-        own = self.effects[:, :first] + owners @ (units * self.effects[:, first:])
-        return np.asarray(own.max(axis=(0, 2)))
+        own = self.effects[..., :first] + self.effects[..., first:] @ (owners * units[:, 0]).T
+        return np.asarray(own.max(axis=(0, 1)))
 
 
 def train_boosted(

@@ -47,11 +47,13 @@ class ClassifierPlayer(ABC):
 
     def terms(self, answer: Any, rates: Array) -> Array:  # noqa: ARG002
         """Return the terms (1 + J + S, B) of the Lagrangian that the multipliers see."""
-        slopes, constants = self.form.sides
-        return np.asarray(slopes @ rates + constants)
+        return self.form.terms(rates)
 
-    def rates_on_all_rows(self, answers: Sequence[Any]) -> list[Array] | None:  # noqa: ARG002
-        """Return the rates (K, B) of several answers; None if `move` returned them."""
+    def rates_on_all_rows(self, answers: Sequence[Any], used: int) -> list[Array] | None:  # noqa: ARG002
+        """Return the rates of several answers in the first lanes (K, used).
+
+        None if `move` returned them.
+        """
         return None
 
 
@@ -66,8 +68,7 @@ class BestResponsePlayer(ClassifierPlayer):
         self._last: Sequence[Classifier | None] = ()
 
     def move(self, prices: Array) -> tuple[Sequence[Classifier], Array]:
-        slopes, _ = self.form.sides
-        costs = slopes.T @ prices
+        costs = self.form.costs(prices)
         if not np.isfinite(costs).all():
             raise FloatingPointError("the multipliers became infinite: lower multiplier_rate")
         last = self._last or [None] * costs.shape[1]
@@ -127,18 +128,21 @@ class DescentPlayer(ClassifierPlayer):
         """
         before = self.W
         self._seen = self.rows if self.batch is None else self.batch.draw()
-        yes, slopes = self._seen.run(before, pack_lanes(self._sides @ prices))
+        sides = (self._sides * prices).sum(axis=1)
+        yes, slopes = self._seen.run(before, pack_lanes(sides))
         self.W = (before - self.stepper.step(slopes)).astype(np.float32)
-        return before, self.rows.kinds.rates(unpack_lanes(yes, self.lanes))
+        return before, self._rates(yes, self.lanes)
 
-    def rates_on_all_rows(self, answers: Sequence[Floats32]) -> list[Array] | None:
+    def _rates(self, yes: Array, count: int) -> Array:
+        """Return the rates (K, count) of positively decided weights (L, Q, WIDTH)."""
+        return unpack_lanes(np.stack([self.rows.kinds.rates(block) for block in yes]), count)
+
+    def rates_on_all_rows(self, answers: Sequence[Floats32], used: int) -> list[Array] | None:
         if self.batch is None:
             return None
-        kinds = self.rows.kinds
-        W = pack_lanes(np.hstack([unpack_lanes(each, self.lanes) for each in answers]))
-        yes, _ = self.rows.run(W, np.zeros((len(W), 2 * kinds.count, WIDTH), np.float32))
-        rates = kinds.rates(unpack_lanes(yes, len(answers) * self.lanes))
-        return np.split(rates, len(answers), axis=1)
+        W = pack_lanes(np.hstack([unpack_lanes(each, used) for each in answers]))
+        yes, _ = self.rows.run(W, np.zeros((len(W), 2 * self.rows.kinds.count, WIDTH), np.float32))
+        return np.split(self._rates(yes, len(answers) * used), len(answers), axis=1)
 
     def terms(self, answer: Floats32, rates: Array) -> Array:
         """Return the terms, with hinges instead of counts as upper bounds if `surrogate`.
@@ -147,21 +151,16 @@ class DescentPlayer(ClassifierPlayer):
         """
         if not self.surrogate:
             return super().terms(answer, rates)
-        kinds, (slopes, constants) = self.rows.kinds, self.form.sides
+        kinds = self.rows.kinds
         above, below = (unpack_lanes(each, self.lanes) for each in self._seen.hinges(answer))
-        none = slopes @ np.nan_to_num(kinds.matrix.c)[:, None] + constants
-        hinges = self._sides.T @ np.concatenate([above, below - kinds.totals[:, None]])
-        return np.asarray(none + hinges)
+        hinges = np.concatenate([above, below - kinds.totals[:, None]])
+        none = self.form.terms(np.nan_to_num(kinds.matrix.c)[:, None])
+        return np.asarray(none + (self._sides * hinges[:, None]).sum(axis=0))
 
     @cached_property
     def _sides(self) -> Array:
-        """(2 Q, 1 + J + S) effect on each term of positively deciding a weight of 1 of each kind.
-
-        The first Q rows hold increases, the others decreases, as positive numbers.
-        """
-        slopes, _ = self.form.sides
-        added = (slopes @ self.rows.kinds.slopes).T
-        return np.concatenate([np.maximum(added, 0.0), np.maximum(-added, 0.0)])
+        """(2 Q, 1 + J + S, 1 or B) increases of the terms, then decreases: `form.effects`."""
+        return np.concatenate(self.form.effects(self.rows.kinds))
 
 
 class MultiplierPlayer(Protocol):
@@ -327,15 +326,19 @@ class ThreePlayerGame:
         if isinstance(multipliers, SwapRegret):
             self.prices = np.full_like(self.prices, 1 / len(self.prices))
 
-    def play(self, steps: int, every: int) -> list[Iterate]:
-        """Run `steps` steps and keep the iterates 0, `every`, 2 `every`, ... and the last one."""
+    def play(self, steps: int, every: int, used: int | None = None) -> list[Iterate]:
+        """Run `steps` steps and keep the iterates 0, `every`, 2 `every`, ... and the last one.
+
+        The rates of lanes after the first `used` ones (by default all) need not be on all rows.
+        """
         kept = []
         for step in range(steps + 1):
             prices = self.prices
             answer, rates = self.step()
             if step % every == 0 or step == steps:
                 kept.append(Iterate(step, answer, rates, prices))
-        known = self.player.rates_on_all_rows([each.answer for each in kept])
+        used = len(self.slack_rates) if used is None else used
+        known = self.player.rates_on_all_rows([each.answer for each in kept], used)
         if known is None:
             return kept
         return [each._replace(rates=rates) for each, rates in zip(kept, known, strict=True)]

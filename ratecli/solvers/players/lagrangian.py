@@ -14,7 +14,8 @@ descends elsewhere.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import astuple, dataclass
 from typing import ClassVar, NamedTuple
 
@@ -41,7 +42,7 @@ MIN_SHARE = 1e-3
 TINY_DENOMINATOR = 1e-300
 
 Parameter = float | Array
-"""A parameter of a single atom, or (A, 1) those of A atoms that are evaluated together."""
+"""A parameter of a single atom; (A, 1) or (A, B) those of A atoms that are evaluated together."""
 
 
 class ConvexAtom(ABC):
@@ -278,15 +279,18 @@ class ProgramLagrangian:
 
     Attributes
     ----------
+    kinds
+        The kinds of the rows that the rates count.
     constraints
         J, the number of constraints.
     atoms
         The atoms of the goals; all together have S arguments.
     signs
         (S, 1) +1 where a slack bounds its argument from above, -1 where from below.
-    sides
-        Slopes (1 + J + S, K) and constants (1 + J + S, 1) of the terms of the Lagrangian: the
-        affine parts of the objective and of the constraints, and each argument times its sign.
+    slopes, constants
+        (1 + J + S, K, 1) and (1 + J + S, 1), of the terms of the Lagrangian: the affine parts of
+        the objective and of the constraints, and each argument times its sign. The last axis has B
+        lanes if each has a program of its own, see `in_lanes`.
     bundles
         All atoms, grouped by class; those without a closed form or ratio are single.
     """
@@ -298,6 +302,7 @@ class ProgramLagrangian:
         from one side only, so goals must be monotone in each rate (see `rates.analysis`).
         """
         self._program, self._none = program, program.objective.line * 0.0
+        self.kinds = kinds
         fixed = np.logical_not(kinds.patterns.any(axis=1))
         self._fixed = np.where(fixed, np.nan_to_num(kinds.matrix.c), 0.0), fixed
         self.constraints, self.atoms = len(program.constraints), list[_OwnedAtom]()
@@ -310,7 +315,7 @@ class ProgramLagrangian:
         signs = [float(sign) for each in self.atoms for sign in each.atom.signs]
         self.signs = np.array(signs).reshape(-1, 1)
         table = np.stack([line.vector for line in lines])
-        self.sides = table[:, :-1].copy(), table[:, -1:]
+        self.slopes, self.constants = table[:, :-1, None].copy(), table[:, -1:]
         self.bundles = [self._bundle(members) for members in alike.values()]
 
     def _bundle(self, members: list[int]) -> AtomBundle:
@@ -324,6 +329,45 @@ class ProgramLagrangian:
         shares = np.equal.outer(np.arange(self.constraints) + 1, owners).astype(float)
         slots = starts + np.arange(len(combined.signs))[:, None]
         return AtomBundle(combined, owners, slots, shares if shares.any() else None)
+
+    @property
+    def structure(self) -> tuple[object, ...]:
+        """What Lagrangians that differ in numbers alone have in common, see `in_lanes`."""
+        atoms = [
+            (owner, atom if isinstance(atom, SmoothAtom) else type(atom))
+            for atom, _, owner in self.atoms
+        ]
+        return self.constraints, self.slopes.shape, *atoms
+
+    @classmethod
+    def in_lanes(cls, forms: Sequence[ProgramLagrangian]) -> ProgramLagrangian:
+        """Return the Lagrangian that has one of `forms` in each lane; their structure is equal."""
+        found = copy(forms[0])
+        found.slopes = np.concatenate([form.slopes for form in forms], axis=-1)
+        found.constants = np.concatenate([form.constants for form in forms], axis=-1)
+        by_bundle = zip(*(form.bundles for form in forms), strict=True)
+        found.bundles = [
+            each[0]._replace(atom=_in_lanes([bundle.atom for bundle in each])) for each in by_bundle
+        ]
+        return found
+
+    def terms(self, rates: Array) -> Array:
+        """Return the terms (1 + J + S, B) at rates (K, B)."""
+        return np.asarray((self.slopes * rates).sum(axis=1) + self.constants)
+
+    def costs(self, prices: Array) -> Array:
+        """Return the costs (K, B) of the rates at multipliers (1 + J + S, B)."""
+        return np.asarray((self.slopes * prices[:, None]).sum(axis=0))
+
+    def effects(self, kinds: RowKinds) -> Array:
+        """Return (2, Q, 1 + J + S, 1 or B) effects of positive decisions on each term.
+
+        They are the increase of the term by a weight of 1 of each kind, and its decrease; one of
+        both is 0.
+        """
+        lanes = np.ascontiguousarray(np.moveaxis(self.slopes, -1, 0)) @ kinds.slopes
+        added = np.ascontiguousarray(lanes.transpose(2, 1, 0))
+        return np.stack([np.maximum(added, 0.0), np.maximum(-added, 0.0)])
 
     def values(self, slacks: Array) -> Array:
         """Return the sums (J, B) of the constraints' atoms at slacks (S, B)."""
@@ -414,6 +458,14 @@ class ProgramLagrangian:
         lines = tuple(LinearTerm(units[self._program.index[leaf]], 0.0) for leaf in signs)
         own = {leaf: k for k, leaf in enumerate(signs)}
         return _OwnedAtom(SmoothAtom(scaled, own, tuple(signs.values())), lines, owner)
+
+
+def _in_lanes(atoms: Sequence[ConvexAtom]) -> ConvexAtom:
+    """Return A atoms that have the parameters of one of `atoms` in each lane."""
+    if isinstance(atoms[0], SmoothAtom):  # all are equal
+        return atoms[0]
+    parameters = zip(*(vars(atom).values() for atom in atoms), strict=True)
+    return type(atoms[0])(*(np.concatenate(each, axis=-1) for each in parameters))
 
 
 CLOSED_FORMS: Mapping[tuple[str, bool], type[ClosedFormAtom]] = {

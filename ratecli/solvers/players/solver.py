@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
@@ -174,7 +174,7 @@ class ThreePlayer(Solver):
     shrink: Literal["rates", "metrics"] = "rates"
     hashed: bool = False
 
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
     one_sided: ClassVar[bool] = True
     streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None, "model": LINEAR_MODEL}
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
@@ -228,9 +228,24 @@ class ThreePlayer(Solver):
             from ratecli.solvers.players.boosting import train_boosted
 
             return train_boosted(self, problem, rng, progress)
+        return self.solve_together([problem], rng, progress)[0]
+
+    @property
+    def most_together(self) -> int:
+        """As many problems as fill a block of lanes, if the classifier is linear and descends."""
+        from ratecli.solvers.players.blocks import WIDTH
+
+        descends = self.oracle is None and not self.boosted
+        return max(1, WIDTH // len(self.settings())) if descends else 1
+
+    def solve_together(
+        self, problems: Sequence[Problem], rng: np.random.Generator, progress: Progress
+    ) -> list[Solution]:
+        if self.boosted:
+            return super().solve_together(problems, rng, progress)
         from ratecli.solvers.players.training import train
 
-        return train(self, problem, rng, progress)
+        return train(self, problems, rng, progress)
 
     def settings(self) -> list[dict[str, float]]:
         """Return all settings: combinations of learning rate and multiplier rate."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from ratecli.solvers.hull.best import MAX_EXCESS, optimize_over_hull
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RatePoints, RateProgram
 from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
+from ratecli.solvers.players.blocks import WIDTH
 from ratecli.solvers.players.game import (
     BestResponsePlayer,
     ClassifierPlayer,
@@ -44,39 +47,70 @@ Settings = Sequence[Mapping[str, float]]
 
 
 def train(
-    solver: ThreePlayer, problem: Problem, rng: np.random.Generator, progress: Progress
-) -> Solution:
-    """Play the game of all settings at once, and return the solution of the best setting."""
-    program, grid = RateProgram.of(problem), solver.settings()
+    solver: ThreePlayer, problems: Sequence[Problem], rng: np.random.Generator, progress: Progress
+) -> list[Solution]:
+    """Play the games of all problems and settings at once; return the problems' solutions.
+
+    The problems have the same rows and rates. If their goals differ in more than numbers, they are
+    solved one by one.
+    """
+    programs, kinds = [RateProgram.of(each) for each in problems], RowKinds.by(problems[0].rates)
+    forms = [ProgramLagrangian(program, kinds) for program in programs]
+    if any(form.structure != forms[0].structure for form in forms):
+        return [train(solver, [each], deepcopy(rng), progress)[0] for each in problems]
+    lanes = list(itertools.product(forms, solver.settings()))
+    used = len(lanes)
+    if solver.oracle is None:  # the numbers of a lane in a full block do not depend on the others
+        lanes += lanes[-1:] * (-used % WIDTH)
+    form = ProgramLagrangian.in_lanes([form for form, _ in lanes]) if len(forms) > 1 else forms[0]
     with np.errstate(over="ignore"):  # of learning rates in single precision
-        game = make_game(solver, problem, grid, rng)
+        game = make_game(solver, problems[0], form, [setting for _, setting in lanes], rng)
     assert solver.steps is not None
     assert solver.every is not None
     begun = time.perf_counter()
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # divergence is checked below
-            played = game.play(solver.steps, solver.every)
+            played = game.play(solver.steps, solver.every, used)
     except FloatingPointError as error:
-        return Solution({}, "diverged", str(error))
+        return [Solution({}, "diverged", str(error)) for _ in problems]
     pace = (time.perf_counter() - begun) / (solver.steps + 1)
-    progress(f"{solver.steps} steps of {len(grid)} settings")
+    progress(f"{solver.steps} steps of {used} settings")
+    own = np.split(np.arange(used), len(problems))
     results = [
-        SettingResult(program, game.player, played, lane, solver.shrink)
-        for lane in range(len(grid))
-        if game.player.is_finite(played[-1].answer, lane)
+        [
+            SettingResult(program, game.player, played, lane, solver.shrink)
+            for lane in part.tolist()
+            if game.player.is_finite(played[-1].answer, lane)
+        ]
+        for program, part in zip(programs, own, strict=True)
     ]
+    return [
+        _best_solution(solver, problem, each, pace, deepcopy(rng))
+        for problem, each in zip(problems, results, strict=True)
+    ]
+
+
+def _best_solution(
+    solver: ThreePlayer,
+    problem: Problem,
+    results: Sequence[SettingResult],
+    pace: float,
+    rng: np.random.Generator,
+) -> Solution:
+    """Return the solution of the best setting, of those with finite weights."""
     if not results:
         rates = "learning_rate or multiplier_rate"
         return Solution({}, "diverged", f"the weights became infinite: lower {rates}")
     kept = [each for each in results if not each.allowed] or results
     chosen = kept[0] if problem.validation is None else _best_setting(kept, problem.validation)
-    main = chosen.stochastic
+    main, settings = chosen.stochastic, solver.settings()
     derived = deterministic_variants(main, rng if solver.hashed else None)
     variants = chosen.variants() | derived
     status, reasons = "solved", list[str]()
-    if len(grid) > 1:
-        setting = ", ".join(f"{key} {value:g}" for key, value in grid[chosen.lane].items())
-        reasons.append(f"chosen on validation rows: {setting}")
+    if len(settings) > 1:
+        setting = settings[chosen.lane % len(settings)]
+        shown = ", ".join(f"{key} {value:g}" for key, value in setting.items())
+        reasons.append(f"chosen on validation rows: {shown}")
     if problem.violation(main) > MAX_EXCESS:
         status = "iteration_limit"
         missed = f"after {solver.steps} steps no mixture of classifiers satisfies all constraints"
@@ -86,11 +120,17 @@ def train(
 
 
 def make_game(
-    solver: ThreePlayer, problem: Problem, grid: Settings, rng: np.random.Generator
+    solver: ThreePlayer,
+    problem: Problem,
+    form: ProgramLagrangian,
+    grid: Settings,
+    rng: np.random.Generator,
 ) -> ThreePlayerGame:
-    """Return the game of all settings of a grid before its first step."""
-    program, kinds = RateProgram.of(problem), RowKinds.by(problem.rates)
-    form = ProgramLagrangian(program, kinds)
+    """Return the game of a setting in each lane before its first step.
+
+    `form` is the Lagrangian of the problem, or those of the lanes.
+    """
+    kinds = form.kinds
     learning, raising = (np.array([each[name] for each in grid]) for name in grid[0])
     player: ClassifierPlayer
     if solver.oracle is not None:
@@ -235,7 +275,7 @@ class SettingResult:
         ]
 
 
-def _best_setting(results: list[SettingResult], validation: Problem) -> SettingResult:
+def _best_setting(results: Sequence[SettingResult], validation: Problem) -> SettingResult:
     """Return the setting whose stochastic classifier ranks best on validation rows.
 
     See protocols 3.5.
