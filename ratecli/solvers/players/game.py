@@ -131,18 +131,15 @@ class DescentPlayer(ClassifierPlayer):
         sides = (self._sides * prices).sum(axis=1)
         yes, slopes = self._seen.run(before, pack_lanes(sides))
         self.W = (before - self.stepper.step(slopes)).astype(np.float32)
-        return before, self._rates(yes, self.lanes)
-
-    def _rates(self, yes: Array, count: int) -> Array:
-        """Return the rates (K, count) of positively decided weights (L, Q, WIDTH)."""
-        return unpack_lanes(np.stack([self.rows.kinds.rates(block) for block in yes]), count)
+        return before, self.rows.kinds.rates(unpack_lanes(yes, self.lanes))
 
     def rates_on_all_rows(self, answers: Sequence[Floats32], used: int) -> list[Array] | None:
         if self.batch is None:
             return None
         W = pack_lanes(np.hstack([unpack_lanes(each, used) for each in answers]))
         yes, _ = self.rows.run(W, np.zeros((len(W), 2 * self.rows.kinds.count, WIDTH), np.float32))
-        return np.split(self._rates(yes, len(answers) * used), len(answers), axis=1)
+        blocks = np.stack([self.rows.kinds.rates(block) for block in yes])
+        return np.split(unpack_lanes(blocks, len(answers) * used), len(answers), axis=1)
 
     def terms(self, answer: Floats32, rates: Array) -> Array:
         """Return the terms, with hinges instead of counts as upper bounds if `surrogate`.
