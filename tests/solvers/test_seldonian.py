@@ -92,6 +92,21 @@ ATTAINABLE |= {
 }
 
 
+def test_the_unconstrained_model_is_shared_by_problems_with_its_rows_and_objective_only():
+    def start(seed: int = 0, limit: float = 0.2, **options: object) -> search.WhitenedCoordinates:
+        return chosen_by(
+            promised(smooth_rows(seed), {"c": f"fpr <= {limit}"}, **options)
+        ).coordinates
+
+    once = start()
+    assert start(limit=0.3) is once
+    for other in (start(seed=1), start(l2=0.02), start(objective="error[g = a]")):
+        assert (other.origin != once.origin).all()
+    soft_search._coordinates_cache._known.clear()
+    assert (start().origin == once.origin).all()
+    assert (start().root == once.root).all()
+
+
 @pytest.mark.parametrize("name", ATTAINABLE)
 def test_candidate_is_as_good_as_slsqp(name):
     problem = ATTAINABLE[name]

@@ -12,8 +12,10 @@ from scipy.special import logit
 
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.models.base import Array
+from ratecli.models.recent import array_digest
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.design_matrix import DesignMatrix
+from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.problem import Problem, sum_by_goal
 from ratecli.solvers.seldonian.policy import policy_selection
@@ -38,6 +40,8 @@ from ratecli.solvers.seldonian.selection import (
 )
 from ratecli.solvers.seldonian.solver import Seldonian
 
+_coordinates_cache = FitCache[WhitenedCoordinates](4)
+"""Coordinates around unconstrained models, which sweep points share."""
 ADAM_DECAYS = (0.9, 0.95)
 """Decay of the running means of slopes and of their squares (those of the toolkit)."""
 MULTIPLIER_DAMPING = 3.0
@@ -265,10 +269,16 @@ def candidate_selection(
     plain = plain_objective(problem, model)
     objective = smooth_objective(problem.objective, problem.rates, model)
     convex = objective if isinstance(objective, ConvexObjective) else plain
-    origin = fit_unconstrained(convex, design, problem.l2)
-    scores = design.scores(origin)
-    cap = np.inf if model.numeric else CURVATURE_SCORE_CAP
-    curvatures = plain.curvatures(np.clip(scores, -cap, cap))
-    coordinates = WhitenedCoordinates.around(design, origin, curvatures, problem.l2)
+
+    def around_minimum() -> WhitenedCoordinates:
+        origin = fit_unconstrained(convex, design, problem.l2)
+        cap = np.inf if model.numeric else CURVATURE_SCORE_CAP
+        curvatures = plain.curvatures(np.clip(design.scores(origin), -cap, cap))
+        return WhitenedCoordinates.around(design, origin, curvatures, problem.l2)
+
+    rows = [each for loss in (convex, plain) for each in vars(loss).values()]
+    key = array_digest((problem.l2, model.numeric), problem.X, *rows)
+    coordinates = _coordinates_cache.get(key, around_minimum)
+    scores = design.scores(coordinates.origin)
     prediction = predict_safety_test(problem, safety, model.outputs(scores), options.inflation)
     return CandidateSelection(design, objective, problem.l2, prediction, model, coordinates)
