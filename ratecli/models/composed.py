@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.models.base import Array, Classifier, Features, append_columns
-from ratecli.models.linear import Linear, ramp
+from ratecli.models.linear import Linear, Threshold, ramp
 from ratecli.models.probabilities import ProbabilityModel
 from ratecli.models.recent import class_probabilities, leading_features, mark_rows
 
@@ -257,7 +257,7 @@ class MixtureClassifier(Classifier):
 
 def all_outputs(classifier: Classifier, X: Features) -> tuple[Array, Array, Array]:
     """Return the decisions, scores and estimates (n,) of rows; thresholds score each row once."""
-    if type(classifier) is GroupThreshold:
+    if type(classifier) in {GroupThreshold, Threshold}:
         scores = classifier.score(X)
         decided = (scores > 0).astype(float)
         return decided, scores, decided

@@ -1,14 +1,15 @@
 """Save classifiers as bytes and load them: plain arrays in an npz file, never a pickle.
 
 The arrays are the fields of the classifier's dataclass, by name. Those of a part, such as a member
-of a mixture, are preceded by the part's name or number and a dot.
+of a mixture, are preceded by the part's name or number and a dot. Linear members are stacked: a
+mixture may have hundreds, and each array of a file takes time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from itertools import count, takewhile
@@ -29,7 +30,14 @@ from ratecli.models.composed import (
     ProbabilityThreshold,
 )
 from ratecli.models.layout import ColumnLayout
-from ratecli.models.linear import LinearRegressor, Logistic, Ramp, RandomizedLogistic, Threshold
+from ratecli.models.linear import (
+    Linear,
+    LinearRegressor,
+    Logistic,
+    Ramp,
+    RandomizedLogistic,
+    Threshold,
+)
 from ratecli.models.policy import EpisodeLayout, SoftmaxPolicy
 from ratecli.models.probabilities import (
     FactoredModel,
@@ -95,6 +103,8 @@ FORMATS: dict[Any, ArrayFormat] = {
 }
 """How fields of each type are stored."""
 
+STACKED = "stacked"
+"""Instead of a number, before the names of arrays that hold a field of all members."""
 OLD_TREES = "trees"
 """Kind of trees on features instead of columns, which are no longer read."""
 ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")
@@ -150,10 +160,22 @@ def model_arrays(model: Any) -> dict[str, NDArray[np.generic]]:
         if hint in FORMATS:
             arrays[name] = np.asarray(value, dtype=str if FORMATS[hint].kinds == "U" else None)
             continue
-        members = enumerate(value) if get_origin(hint) is tuple else [(name, value)]
-        for prefix, member in members:
-            parts |= {f"{prefix}.{inner}": each for inner, each in model_arrays(member).items()}
+        members = (
+            _member_arrays(value) if get_origin(hint) is tuple else {name: model_arrays(value)}
+        )
+        for prefix, inner in members.items():
+            parts |= {f"{prefix}.{field}": array for field, array in inner.items()}
     return arrays | parts
+
+
+def _member_arrays(members: Sequence[Any]) -> dict[str, NamedArrays]:
+    """Return the arrays of members by number, or stacked if they are linear and of one form."""
+    arrays = [model_arrays(member) for member in members]
+    linear = all(isinstance(member, Linear) for member in members)
+    forms = {tuple((n, a.dtype, a.shape) for n, a in each.items()) for each in arrays}
+    if linear and len(forms) == 1:
+        return {STACKED: {name: np.stack([each[name] for each in arrays]) for name in arrays[0]}}
+    return {str(k): each for k, each in enumerate(arrays)}
 
 
 def _read_model(arrays: NamedArrays, allowed: tuple[Any, ...], known: dict[bytes, Any]) -> Any:
@@ -177,16 +199,30 @@ def _read_model(arrays: NamedArrays, allowed: tuple[Any, ...], known: dict[bytes
                 raise ValueError(f"'{name}' is {array.dtype} of shape {array.shape}")
             values[name] = form.read(array)
         elif get_origin(hint) is tuple:
-            numbers = takewhile(lambda k: f"{k}.kind" in arrays, count())
-            values[name] = tuple(_read_part(arrays, str(k), hint, known) for k in numbers)
+            values[name] = tuple(_read_part(each, hint, known) for each in _members(arrays))
         else:
-            values[name] = _read_part(arrays, name, hint, known)
+            values[name] = _read_part(_arrays_of_part(arrays, name), hint, known)
     return found(**values)
 
 
-def _read_part(arrays: NamedArrays, name: str, hint: Any, known: dict[bytes, Any]) -> Any:
-    start, digest = len(name) + 1, hashlib.sha256(f"{hint} ".encode())
-    inner = {each[start:]: array for each, array in arrays.items() if each.startswith(f"{name}.")}
+def _arrays_of_part(arrays: NamedArrays, name: str) -> NamedArrays:
+    start = len(name) + 1
+    return {each[start:]: array for each, array in arrays.items() if each.startswith(f"{name}.")}
+
+
+def _members(arrays: NamedArrays) -> Iterator[NamedArrays]:
+    """Yield the arrays of each member; raise ValueError if stacked ones differ in length."""
+    stacked = _arrays_of_part(arrays, STACKED)
+    if not stacked:
+        numbers = takewhile(lambda k: f"{k}.kind" in arrays, count())
+        yield from (_arrays_of_part(arrays, str(k)) for k in numbers)
+        return
+    for each in zip(*stacked.values(), strict=True):
+        yield dict(zip(stacked, map(np.asarray, each), strict=True))
+
+
+def _read_part(inner: NamedArrays, hint: Any, known: dict[bytes, Any]) -> Any:
+    digest = hashlib.sha256(f"{hint} ".encode())
     for field, array in inner.items():
         digest.update(f"{field} {array.dtype} {array.shape} ".encode())
         digest.update(array.tobytes())

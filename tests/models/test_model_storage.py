@@ -77,6 +77,11 @@ def archive(**members: object) -> bytes:
 
 ONES = np.ones(2)
 MEMBER = {"0.kind": "ramp", "0.weights": ONES, "0.bias": 0.0}
+STACK = {
+    "stacked.kind": ["ramp", "threshold"],
+    "stacked.weights": np.ones((2, 3)),
+    "stacked.bias": np.arange(2.0),
+}
 WIDER = {"1.kind": "ramp", "1.weights": np.ones(3), "1.bias": 0.0}
 
 
@@ -106,6 +111,11 @@ WIDER = {"1.kind": "ramp", "1.weights": np.ones(3), "1.bias": 0.0}
         archive(kind="mixture", chances=np.array([0.5]), **MEMBER),
         archive(kind="mixture", chances=np.array([0.5, 0.5]), **MEMBER),
         archive(kind="mixture", chances=np.array([0.5, 0.5]), **MEMBER, **WIDER),
+        archive(
+            kind="mixture", chances=np.array([0.5, 0.5]), **STACK | {"stacked.bias": np.ones(3)}
+        ),
+        archive(kind="mixture", chances=np.array([0.5, 0.5]), **STACK | {"stacked.bias": 0.0}),
+        archive(kind="mixture", chances=np.ones(1), **STACK),
     ],
 )
 def test_invalid_files_raise_value_error(blob: bytes) -> None:
@@ -216,6 +226,9 @@ def test_inconsistent_arrays_raise_value_error(model, changed) -> None:
 def test_handmade_archive_is_read() -> None:
     model = loads(archive(kind="mixture", chances=np.array([1.0]), **MEMBER))
     assert same(model, MixtureClassifier((Ramp(np.ones(2), 0.0),), np.array([1.0])))
+    ramp, threshold = loads(archive(kind="vote", chances=np.full(2, 0.5), **STACK)).members
+    assert same(ramp, Ramp(np.ones(3), 0.0))
+    assert same(threshold, Threshold(np.ones(3), 1.0))
 
 
 class _Trap:
