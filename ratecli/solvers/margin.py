@@ -153,14 +153,14 @@ def solve_with_margin(
 
 def _choose_margin(search: _Search, guard: MarginSpec, first: Solution, judge: Judge) -> _Attempt:
     """Return the attempt that is chosen; its solution has no variants if none is useful."""
+    plain = search.attempt(first, judge)
     if isinstance(judge, _NormalJudge) and guard.holds == "new_rows":
-        plain = search.attempt(first, judge)
         if search.problem.stream is None:
             judge = replace(judge, bias=_bias(search, plain.upper))
         if plain.objective < search.limit:
             gain = search.limit - plain.objective  # over the best constant
             search = replace(search, limit=plain.objective + MAX_COST * gain)
-    tried = search.run(first, judge)
+    tried = search.run(plain, judge)
     useful = [each for each in tried if search.is_useful(each)]
     best = min(useful or tried, key=lambda each: (each.missed, each.objective))
     if isinstance(judge, _NormalJudge) and judge.level is not None and (best.missed or not useful):
@@ -224,7 +224,7 @@ class _Attempt(NamedTuple):
     `plain` (J,) are the values of the pieces, `upper` (J,) with what the judge adds. `missed` is
     the largest of these, reduced by `MAX_IGNORED_SHORTFALL` and at least 0; `name` is the
     constraint that has it and `rates` says of which rates, if others are possible. `by` (J,) are
-    the amounts by which constraints were tightened.
+    the amounts by which constraints were tightened. `judged` are the rows and decisions judged.
     """
 
     missed: float
@@ -235,6 +235,7 @@ class _Attempt(NamedTuple):
     upper: Array
     solution: Solution
     by: Array
+    judged: JudgedRows
 
 
 @dataclass(frozen=True)
@@ -253,9 +254,9 @@ class _Search:
     limit: float
     needs_level: bool
 
-    def run(self, first: Solution, judge: Judge) -> list[_Attempt]:
+    def run(self, first: _Attempt, judge: Judge) -> list[_Attempt]:
         """Tighten constraints until the judge is satisfied; return all attempts."""
-        last = self.attempt(first, judge)
+        last = self.judge_again(first, judge)
         tried, step = [last], 1.0
         low, high = np.full(len(last.by), -np.inf), np.full(len(last.by), np.inf)
         while len(tried) < MAX_ROUNDS and step >= MIN_STEP and self.is_useful(tried[0]):
@@ -294,17 +295,23 @@ class _Search:
         """Judge the main variant of a solution of constraints tightened by `by`."""
         main, problem = next(iter(solution.variants.values())), self.problem
         judged = solution.judged if self.rows is problem else None
-        rows, decisions = judged or JudgedRows(self.rows, self.rows.decisions(main))
-        plain, upper = _PLAIN(rows, decisions), judge(rows, decisions)
+        judged = judged or JudgedRows(self.rows, self.rows.decisions(main))
+        objective = float(np.nan_to_num(problem.value(main), nan=np.inf))
+        plain = _PLAIN(*judged)
+        by = np.broadcast_to(by, plain.shape)
+        unjudged = _Attempt(math.inf, objective, "", "", plain, plain, solution, by, judged)
+        return self.judge_again(unjudged, judge)
+
+    def judge_again(self, attempt: _Attempt, judge: Judge) -> _Attempt:
+        """Return the attempt as another judge sees it."""
+        problem, upper = self.problem, judge(*attempt.judged)
         worst = int(np.argmax(upper))
         missed = max(float(upper[worst]) - MAX_IGNORED_SHORTFALL, 0.0)
-        objective = float(np.nan_to_num(problem.value(main), nan=np.inf))
-        by = np.broadcast_to(by, upper.shape)
         owners, name = problem.piece_owners, problem.piece_owners[worst]
         sliced = [leaf for leaf in ex.leaves(problem.pieces[worst]) if leaf.where.visible.atoms]
         others = owners.count(name) > len(sliced) > 0  # the pair of two groups needs no names
         rates = f" ({', '.join(map(ex.to_text, sliced))})" if others else ""
-        return _Attempt(missed, objective, name, rates, plain, upper, solution, by)
+        return attempt._replace(missed=missed, name=name, rates=rates, upper=upper)
 
     def is_useful(self, attempt: _Attempt) -> bool:
         """Whether a model satisfies the tightened constraints and its objective is below the limit.
@@ -324,7 +331,7 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, rul
     With n / share^2 rows, standard errors are multiplied by the share, and biases by its square.
     If a model found for more rows satisfies the judge with these rows, return it instead.
     """
-    problem, first = search.problem, tried[0].solution
+    problem = search.problem
     kind = "decision" if problem.label_range is None else "prediction"
     if not search.is_useful(tried[0]):
         return _no_solution(
@@ -340,8 +347,8 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, rul
     while fewest < most:
         k = (fewest + most) // 2 if useful else most - 1
         smaller = replace(judge, bias=judge.bias * SHARES[k] ** 2, share=SHARES[k])
-        again = [search.attempt(each.solution, smaller, each.by) for each in tried]
-        kept = keep(again) or keep(search.run(first, smaller))
+        again = [search.judge_again(each, smaller) for each in tried]
+        kept = keep(again) or keep(search.run(again[0], smaller))
         if kept:
             useful, most = min(kept, key=lambda each: each.objective), k
         elif useful is None:
@@ -368,7 +375,7 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, rul
             f"no margin makes {rule} hold {wanted}, and {most_rows} {where} rows instead of "
             f"{rows} would not be enough: use a looser limit, or another objective"
         )
-    if not search.attempt(useful.solution, judge).missed:
+    if not search.judge_again(useful, judge).missed:
         return useful.solution
     needed = _two_digits(rows / SHARES[most] ** 2)
     return _no_solution(

@@ -13,7 +13,7 @@ from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.rates.tangent import tangent, values
-from ratecli.solvers.base import Solution
+from ratecli.solvers.base import JudgedRows, Solution
 from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.solver import Mixture
@@ -303,7 +303,8 @@ def test_an_algorithm_with_a_margin_of_its_own_gives_some_of_it_up(method):
 
 def test_a_piece_with_slack_is_tightened_from_its_value():
     by, plain, upper = np.zeros(2), np.array([-0.07, -0.03]), np.array([-0.03, 0.004])
-    missed = _Attempt(0.004, 0.1, "p", "", plain, upper, Solution({}), by)
+    judged = JudgedRows(split_problem(0, Rules({})), np.zeros(0))
+    missed = _Attempt(0.004, 0.1, "p", "", plain, upper, Solution({}), by, judged)
     start, target = _next_step(missed, np.full(2, -np.inf), np.full(2, np.inf))
     assert start.tolist() == [0.0, 0.03]
     assert target == pytest.approx([0.0, 0.034 + MAX_SPARE_ROOM / 2])

@@ -182,9 +182,12 @@ class RateProgram:
 
     def value(self, form: ProgramForm, rates: Array) -> Array:
         """Return the values of a form at rates (K,) or (K, T); NaN where it is undefined."""
-        fractions = (form.shares[m] * self.fractions[m].at(rates) for m in form.fractions)
-        curves = (curve.at(rates) for curve in form.curves)
-        return sum([*fractions, *curves], form.line.at(rates))
+        found = form.line.at(rates)
+        for m in form.fractions:
+            found = found + form.shares[m] * self.fractions[m].at(rates)
+        for curve in form.curves:
+            found = found + curve.at(rates)
+        return found
 
     def excess(self, rates: Array) -> Array:
         """Return the largest constraint at rates (K,) or (K, T).
@@ -202,8 +205,27 @@ class RateProgram:
         0 if no constraint is violated; infinite where a constraint as written is undefined.
         """
         found = np.maximum(self.excess(rates) - room, 0.0)
-        unknown = any_undefined(self.ratios, rates.reshape(len(rates), -1), self.index)
+        points, (tops, bottoms, others) = rates.reshape(len(rates), -1), self._ratio_parts
+        with np.errstate(divide="ignore", invalid="ignore"):
+            unknown = np.isnan(points[tops] / points[bottoms]).any(axis=0)
+        unknown |= any_undefined(others, points, self.index)
         return np.where(unknown.reshape(found.shape), np.inf, found)
+
+    @cached_property
+    def _ratio_parts(self) -> tuple[list[int], list[int], list[Expression]]:
+        """Indices of numerators and of denominators of ratios of two rates, and all other ratios.
+
+        Rules on many groups have a ratio for each pair of groups.
+        """
+        tops, bottoms, others = list[int](), list[int](), list[Expression]()
+        for ratio in self.ratios:
+            match ratio:
+                case ex.Apply("quotient", (Leaf() as top, Leaf() as bottom)):
+                    tops.append(self.index[top])
+                    bottoms.append(self.index[bottom])
+                case _:
+                    others.append(ratio)
+        return tops, bottoms, others
 
     def cost(self, rates: Array) -> Array:
         """Return the objective at rates (K,) or (K, T), infinite where it is undefined."""
