@@ -33,13 +33,13 @@ def encoder_json(
     encoding: str,
     names: Mapping[str, str],
     models: Mapping[str, bytes],
-    violations: Mapping[str, Mapping[str, float]] = {},
+    violations: Mapping[str, Mapping[str, float | None]] = {},
 ) -> dict[str, bytes]:
     """Return the encoder file's content by file name.
 
     `names` are the file names of the variants, `models` their contents, and `violations` by how
-    much each violates constraints on the test set. The result is empty if the trial was run by an
-    old version of ratecli, which did not store encodings.
+    much each violates constraints on the test set, None where one is undefined. The result is empty
+    if the trial was run by an old version of ratecli, which did not store encodings.
     """
     if not encoding:
         return {}
@@ -91,8 +91,8 @@ class StoredModel:
     variant: str = ""
     main: str = ""
     sha256: str = ""
-    violations: Mapping[str, float] = field(default_factory=dict)
-    main_violations: Mapping[str, float] = field(default_factory=dict)
+    violations: Mapping[str, float | None] = field(default_factory=dict)
+    main_violations: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
@@ -106,13 +106,16 @@ class StoredModel:
     @property
     def which(self) -> str:
         """Return the variant in words."""
-        if self.main == self.variant:
-            return f"variant {self.variant}"
         missed, main_missed = (
-            " and ".join(f"'{name}' by {by:.3g}" for name, by in each.items())
+            " and ".join(
+                f"'{name}' (undefined)" if by is None else f"'{name}' by {by:.3g}"
+                for name, by in each.items()
+            )
             for each in (self.violations, self.main_violations)
         )
         missed = f", which violates {missed} on the test set" if missed else ""
+        if self.main == self.variant:
+            return f"variant {self.variant}{missed}"
         main = f"{self.main}, which violates {main_missed}" if main_missed else self.main
         return f"variant {self.variant}{missed} (constraints were enforced for {main})"
 

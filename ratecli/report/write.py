@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -207,10 +208,10 @@ def _trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dic
     if models:
         violations = {
             variant: {
-                metric.removeprefix(VIOLATION_PREFIX): value
+                metric.removeprefix(VIOLATION_PREFIX): None if math.isnan(value) else value
                 for (split, metric), value in numbers.items()
                 if split == "test" and metric.startswith(VIOLATION_PREFIX)
-                if value > CONSTRAINT_TOLERANCE
+                if not value <= CONSTRAINT_TOLERANCE
             }
             for variant, numbers in ledger.numbers(trial).items()
         }

@@ -30,7 +30,7 @@ from ratecli.solvers.seldonian.scores import (
 )
 from ratecli.solvers.seldonian.solver import PASS_KEY
 
-GUARD_VERSION = 9
+GUARD_VERSION = 10
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of times that a problem is solved."""
@@ -417,7 +417,7 @@ def _best_constant(problem: Problem, rows: Problem, judge: Judge) -> float:
     mean.
     """
     if isinstance(judge, _NormalJudge):
-        judge = replace(judge, prior=0.0)
+        judge = replace(judge, prior=0.0, undefined=-UNDEFINED_SHORTFALL)
     trained, judged = (each.rates.sums.shape[1] for each in (problem, rows))
     found = [
         problem.value_of(np.full(trained, decision))
@@ -523,6 +523,7 @@ class _NormalJudge:
     bias: Array | float = 0.0
     share: float = 1.0
     prior: float = PRIOR_ROWS
+    undefined: float = UNDEFINED_SHORTFALL
 
     def __call__(self, rows: Problem, decisions: Array) -> Array:
         index, rates = rows.rates.index(), rows.measured(decisions)
@@ -537,7 +538,7 @@ class _NormalJudge:
             errors = self._errors(rows, decisions, rates, np.array(slopes))
             errors = np.where(undefined, 0.0, errors)
             biased = biased + _deviates(biased, errors, self.level) * errors
-        return np.asarray(np.nan_to_num(biased, nan=UNDEFINED_SHORTFALL))
+        return np.asarray(np.nan_to_num(biased, nan=self.undefined))
 
     def _errors(self, rows: Problem, decisions: Array, rates: Array, slopes: Array) -> Array:
         """Return the standard errors (J,) of pieces with gradients `slopes` (J, K)."""

@@ -23,6 +23,7 @@ from ratecli.solvers.margin import (
     MAX_SPARE_ROOM,
     MarginSpec,
     _Attempt,
+    _best_constant,
     _deviates,
     _next_step,
     _NormalJudge,
@@ -333,3 +334,18 @@ def test_undefined_constraint_counts_as_violated():
     assert not first(found).decide(given.X).any()
     assert given.violation(first(found)) == 1.0
     assert found.reason == "'s' is violated by 1 on validation rows"
+
+
+def test_a_constant_that_leaves_a_rule_undefined_counts_as_in_reports():
+    """Selecting nobody satisfies the rule as a product; as a ratio it is 0 / 0."""
+    ratio, factor = (
+        split_problem(0, Rules({"p": rule}))
+        for rule in (
+            "positive_rate[g=a] / positive_rate[g=c] >= 0.8",
+            "positive_rate[g=a] >= 0.8 * positive_rate[g=c]",
+        )
+    )
+    nobody = ratio.value_of(np.zeros(len(ratio.X)))
+    assert nobody < ratio.value_of(np.ones(len(ratio.X)))
+    for given in (ratio, factor):
+        assert _best_constant(given, given, _NormalJudge(0.9)) == nobody

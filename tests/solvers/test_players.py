@@ -19,7 +19,7 @@ from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.rates.table import RATES
 from ratecli.solvers.hull.best import optimize_over_hull
-from ratecli.solvers.hull.forms import RatePoints, RateProgram
+from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.players import game as game_module
@@ -425,3 +425,12 @@ def test_duality_gap_is_not_negative_and_falls_as_the_theory_says(seed):
         assert lower <= optimum.value + 1e-7
     assert gaps[0] > gaps[1] > gaps[2]
     assert gaps[2] <= gaps[0] / 2
+
+
+def test_a_mixture_that_leaves_a_ratio_undefined_is_said_to_do_so():
+    """Selecting nobody is best and satisfies the rule times its denominator, which is 0."""
+    rows = smooth_rows(0)
+    rare = replace(rows, label=rows.label * (np.arange(len(rows.label)) % 8 == 0))
+    found = solved(problem(rare, Rules({"p": "tpr[g=a] / tpr[g=b] >= 0.8"})), steps=200)
+    assert not found.variants["stochastic"].decide(rare.X).any()
+    assert (found.status, found.reason) == ("iteration_limit", UNDEFINED_RATIO_REASON)

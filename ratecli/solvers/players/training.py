@@ -16,7 +16,13 @@ from ratecli.models.composed import MixtureClassifier, deterministic_variants
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.hull.best import MAX_EXCESS, optimize_over_hull
-from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RatePoints, RateProgram
+from ratecli.solvers.hull.forms import (
+    UNDEFINED_RATIO_REASON,
+    LinearTerm,
+    ProgramForm,
+    RatePoints,
+    RateProgram,
+)
 from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
 from ratecli.solvers.players.blocks import WIDTH
@@ -114,7 +120,7 @@ def _best_solution(
     if problem.violation(main) > MAX_EXCESS:
         status = "iteration_limit"
         missed = f"after {solver.steps} steps no mixture of classifiers satisfies all constraints"
-        reasons.append(missed)
+        reasons.append(missed if chosen.allowed else UNDEFINED_RATIO_REASON)
     trace = tuple(chosen.trace(pace))
     return Solution(variants, status, "; ".join(reasons), chosen.multipliers(), trace)
 
