@@ -131,13 +131,36 @@ def constraint_goal(
 ) -> Goal:
     """Build a goal from differences that must be at most 0 (`resolve.constraint_differences`)."""
     parts = tuple(part for difference in differences for part in pieces(difference))
-    normal = tuple(
-        form.expression() if (form := clear_denominators(part)) else part for part in parts
-    )
+    normal = tuple(map(_without_denominator, parts))
     found = max((_constraint_shape(part) for part in normal), key=list(Shape).index)
     if found is Shape.DISCLOSURE and len(normal) > 1:
         found = Shape.REPORTED
     return Goal(name, text, whole, normal, found)
+
+
+def _without_denominator(piece: Expression) -> Expression:
+    """Return an expression that is at most 0 where the piece is, simpler if possible.
+
+    A ratio of affine forms becomes affine, and `c + k X / Y` with ratios X and Y, such as those of
+    precision, becomes `c Y + k X` if Y is never negative.
+    """
+    form = clear_denominators(piece)
+    if form is not None:
+        return form.expression()
+    terms = piece.arguments if isinstance(piece, Apply) and piece.function == "sum" else (piece,)
+    constant = sum(term.value for term in terms if isinstance(term, ex.Constant))
+    match [term for term in terms if not isinstance(term, ex.Constant)]:
+        case [Apply("quotient", (top, bottom))]:
+            factor = 1.0
+        case [Apply("product", (ex.Constant(factor), Apply("quotient", (top, bottom))))]:
+            pass
+        case _:
+            return piece
+    if interval(bottom)[0] < 0:
+        return piece
+    parts = ((constant, bottom), (factor, top))
+    product = ex.add(*(ex.multiply(ex.Constant(k), part) for k, part in parts), span=piece.span)
+    return piece if ratio_sum(product) is None else product
 
 
 def _constraint_shape(piece: Expression) -> Shape:

@@ -19,6 +19,7 @@ from ratecli.ledger.records import (
     TrialResult,
     is_no_better,
 )
+from ratecli.ledger.view import MEASURED_STATUSES
 from ratecli.ledger.violations import MeasuredViolation, ViolationSample, measured_violation
 from ratecli.solvers.oracles.choice import LINEAR_MODEL
 
@@ -133,7 +134,10 @@ def effective_row_warnings(
 
 
 def _values(result: TrialResult | None) -> tuple[str, dict[tuple[str, str, str], float]]:
-    """Return the main variant of a trial, and its values by variant, split and metric."""
-    values = () if result is None else result.values
+    """Return the main variant of a trial, and its values by variant, split and metric.
+
+    There are none without a model: what a trial without a solution stores is no result.
+    """
+    values = result.values if result and result.status in MEASURED_STATUSES else ()
     main = values[0].variant if values else ""
     return main, {(each.variant, each.split, each.metric): each.value for each in values}

@@ -7,7 +7,7 @@ import math
 import full_scope
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from rule_strategies import CONVEX, EXPRESSIONS, expression, goal, value
 
@@ -52,7 +52,10 @@ RULES_BY_SHAPE = {
         "base_rate <= positive_rate <= 2 * base_rate; tpr ** -1 <= 2; tpr ** 0 * fpr ** 1 <= 0.2"
     ),
     Shape.CONVEX: "q_mean >= 0.7; (tpr[a] - tpr[b]) ** 2 <= 0.01",
-    Shape.RATIO_SUM: "max_gap(precision, by=sex) <= 0.05; precision >= tpr",
+    Shape.RATIO_SUM: (
+        "max_gap(precision, by=sex) <= 0.05; precision >= tpr; min_ratio(precision, by=sex) >= 0.8; "
+        "f1[a] / tpr <= 1.2"
+    ),
     Shape.OTHER: (
         "g_mean <= 0.7; tpr * fpr <= 0.2; kl(0.2, tpr) >= 0.01; "
         "(tpr[a] - tpr[b]) ** 3 <= 0.01; tpr[a] * tpr[b] ** -1 >= 0.8; "
@@ -111,6 +114,8 @@ RULES = st.tuples(EXPRESSIONS, st.sampled_from(["<=", ">="]), st.floats(0, 1)).m
 
 
 @given(RULES, SEEDS)
+@example("precision[a] / precision[b] >= 0.8", 1)
+@example("1.5 * f1[a] / precision - 0.2 <= 1", 2)
 @settings(max_examples=50)
 def test_a_rule_is_satisfied_exactly_if_all_its_pieces_are(rule, seed):
     found = goal(rule)

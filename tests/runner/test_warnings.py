@@ -47,6 +47,7 @@ TRAIN_ONLY = TrialResult("b", "ok", values=(MeasuredValue("main", "train", "v", 
         (results((0.0, 0.5)), "unconstrained", None),  # it ignores constraints
         ([TrialResult("a", "infeasible"), TRAIN_ONLY], "majorize", None),
         (results((0.0, math.nan), (math.nan, 0.5)), "majorize", None),
+        ([replace(each, status="infeasible") for each in results((0.0, 0.5))], "majorize", None),
     ],
 )
 def test_constraints_satisfied_in_training_only_give_a_warning(found, algorithm, expected):
