@@ -128,15 +128,16 @@ def number_cell(value: float, tone: str = "") -> SheetCell:
 def estimate_cell(found: IntervalEstimate, trials: int | None = None) -> SheetCell:
     """Format `mean ± half`, or `mean [low, high]` for a share.
 
-    The count is added if it differs from that of the row, `trials`.
+    There is no half width if all values are equal: trials on one split may be the same trial. The
+    count is added if it differs from that of the row, `trials`.
     """
     if found.mean is None:
         return SheetCell("nan" if found.nan else "")
     negligible = abs(found.mean) < LAST_DIGIT <= (found.half or 0.0)
     text = format_number(0.0 if negligible else found.mean)
-    if found.half is not None:
+    if found.half:
         text += f" ± {format_number(found.half)}"
-    elif found.interval is not None:
+    elif found.half is None and found.interval is not None:
         text += f" [{', '.join(map(format_number, found.interval))}]"
     if trials not in {None, found.n}:
         text += f" (n={found.n})"

@@ -66,9 +66,9 @@ SATISFIED_NOTE = (
     f"was measured on that split; {UNKNOWN} if it was not measured."
 )
 CELL_LEGEND = (
-    "Mean ± half the width of the 95 % Student-t interval over n seeds. A seed determines every "
-    "split that is not official and every random decision. Trials without a solution and NaN "
-    "values are left out. "
+    "Mean ± half the width of the 95 % Student-t interval over n seeds; the mean alone if all "
+    "values are equal. A seed determines every split that is not fixed and every random decision. "
+    "Trials without a solution and NaN values are left out. "
     "Rates are shares of trials with the exact 95 % interval of Clopper and Pearson: solution_rate "
     "of those that returned a classifier, failure_rate of those whose classifier violates a "
     "constraint on the rows of the table (a trial without a classifier does not fail). Trials that "
