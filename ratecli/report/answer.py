@@ -404,6 +404,8 @@ def _count_in_words(ledger: Ledger, best: Candidate, split: str) -> str:
         count += f" (undefined objective in {models - best.objective.n})"
     if best.is_measured != (satisfied >= DEFAULT_LEVEL * models):
         count += f", and on new rows in an estimated {best.share:.0%} of trials"
+        if best.is_kept and not best.is_measured:
+            count += " (the test sets are too small to check more)"
     passed, tested = certified_seeds(ledger, best.group)
     if tested:
         count += f"; a safety test passed in {passed} of {tested}"
@@ -437,7 +439,7 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
         )
     which = f"that satisfy {rules} on {rows}"
     if not best.is_measured:
-        which = f"expected to satisfy {rules} on new rows with probability {best.level:.3g}"
+        which = f"trained to satisfy {rules} on new rows with probability {best.level:.3g}"
     if best.is_tested:
         which = f"with a safety test {which}"
     text = f"{point}{best.name} has the {shown.best} of all settings {which}: {amount}; {count}."
@@ -447,7 +449,9 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
         text += f" {answer.rival.name} has {amount}, but "
         if answer.rival.is_kept:
             return f"{text}was not put to a safety test."
-        text += f"is not confirmed to satisfy {rules}: {count}; {DEFAULT_LEVEL:.0%} is required."
+        untrained = "" if best.is_measured else "is not trained for new rows, and "
+        text += f"{untrained}is not confirmed to satisfy {rules}: {count}; "
+        text += f"{DEFAULT_LEVEL:.0%} is required."
     return text
 
 
