@@ -210,7 +210,8 @@ def _replaced(node: Node, steps: Sequence[ScalarNode], value: Node) -> Node:
     if isinstance(node, SequenceNode):
         items = {str(k): item for k, item in enumerate(node.value)}
         if step.value not in items:
-            raise _step_error(step, f"the list has {len(items)} entries, counted from 0")
+            message = f"the list has {len(items)} entries, counted from 0"
+            raise _step_error(step, message, _entry_hint(node, step.value))
         items[step.value] = _replaced(items[step.value], rest, value)
         return SequenceNode(
             node.tag, list(items.values()), node.start_mark, node.end_mark, node.flow_style
@@ -227,5 +228,15 @@ def _replaced(node: Node, steps: Sequence[ScalarNode], value: Node) -> Node:
     return MappingNode(node.tag, pairs, node.start_mark, node.end_mark, node.flow_style)
 
 
-def _step_error(step: ScalarNode, message: str) -> FaultError:
-    return FaultError(source_of(step).error("E107", message, None, *node_range(step)))
+def _entry_hint(entries: SequenceNode, name: str) -> str | None:
+    """Return how to set options of the entry with a name, None if there is none."""
+    for k, entry in enumerate(entries.value):
+        if isinstance(entry, MappingNode) and name in map_entries(entry):
+            return f"'{name}' is entry {k}: write {k}.{name} instead of {name}"
+        if isinstance(entry, ScalarNode) and entry.value == name:
+            return f"'{name}' is entry {k}: set the whole entry, {k}={{{name}: {{OPTION: VALUE}}}}"
+    return None
+
+
+def _step_error(step: ScalarNode, message: str, hint: str | None = None) -> FaultError:
+    return FaultError(source_of(step).error("E107", message, hint, *node_range(step)))
