@@ -65,6 +65,8 @@ Goals = tuple[Goal, tuple[Goal, ...]]
 
 _SOLVED_TOGETHER = FitCache[Mapping[str, Solution]](2)
 """Solutions of trials that were solved together, by the keys of the trials."""
+MAX_FEATURES_TOGETHER = 2000
+"""Largest number of features with which trials are solved together: their models stay in memory."""
 TOO_FEW_ROWS_CODES = frozenset({"E306", "E311", "E408"})
 """Codes of errors about rates and ratios that are undefined on the available rows."""
 
@@ -258,7 +260,7 @@ class Trial:
                 for each in case.settings
             ]
             solution = solve_tuned(settings, case.guard, problem, make_rng)
-        elif self.spec.together:
+        elif self.spec.together and problem.X.shape[1] <= MAX_FEATURES_TOGETHER:
             solution = self._solve_together(problem, make_rng())
         else:
             solution = solve_with_margin(case.solver, case.guard, problem, make_rng())

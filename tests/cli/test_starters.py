@@ -405,6 +405,14 @@ def test_notes_and_warnings_about_columns(table, cli, change, message):
     assert cli("validate", "exp.yaml").code == 0
 
 
+def test_a_column_that_may_hold_weights_is_pointed_out(table, cli):
+    table(head=[name.replace("score", "sample weight") for name in HEAD])
+    answer = cli(*own("--positive", "yes"))
+    assert (
+        'check    "sample weight": if it weighs rows, add `weight: "sample weight"`' in answer.out
+    )
+
+
 OTHER = "x,when,year,delay,num,y,code\n" + "".join(
     f"{k % 13},2020-0{k % 9 + 1}-{k % 28 + 1:02d}T00:00:00+0{k % 3}:00,{1970 + k % 30},{(k % 40 - 20) / 10},"
     f"{k % 17},{k * 7 % 11 % 2},1.{k}.1\n"

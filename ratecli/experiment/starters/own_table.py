@@ -62,6 +62,7 @@ DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
 """Texts that are dates, perhaps with a time."""
 THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(,\d{3})+")
 """Numbers with commas between thousands; `0,125` has a decimal comma."""
+WEIGHT = re.compile(r'"(.*[ _])?weight"', re.IGNORECASE)
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 IN_USE = "decisions in use; to train on them, too, add a copy of the column under another name"
 MAX_STRAY_SHARE = 0.1
@@ -346,6 +347,8 @@ def _feature_notes(
         yield f"left out {_quoted(name)}: {reason}"
     for name in codes:
         yield f"codes    {_quoted(name)}: categories, not numbers"
+    for name in filter(WEIGHT.fullmatch, names):
+        yield f"check    {name}: if it weighs rows, add `weight: {name}` to the data set, and drop it"
     for line in _leaks(features, label) if classes else ():
         yield f"check    {line}"
 
