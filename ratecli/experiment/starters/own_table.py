@@ -348,7 +348,8 @@ def _feature_notes(
     for name in codes:
         yield f"codes    {_quoted(name)}: categories, not numbers"
     for name in filter(WEIGHT.fullmatch, names):
-        yield f"check    {name}: if it weighs rows, add `weight: {name}` to the data set, and drop it"
+        way = f"add `weight: {name}` to the data set, and drop it"
+        yield f"check    {name}: if it weighs rows, {way}"
     for line in _leaks(features, label) if classes else ():
         yield f"check    {line}"
 
