@@ -280,7 +280,8 @@ class Trial:
                     if _rate_leaves(found.objective, found.constraints) == own:
                         problems[other] = found
             solved = solver.solve_together([*problems.values()], rng, lambda _: None)
-            return dict(zip(problems, solved, strict=True))
+            pairs = zip(problems, solved, strict=True)
+            return {key: solution for key, solution in pairs if solution is not None}
 
         found = _SOLVED_TOGETHER.get("".join(together).encode(), solve_all)
         return found.get(key) or solver.solve(problem, rng, lambda _: None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType
 
@@ -207,12 +206,12 @@ class Solver(ABC):
 
     def solve_together(
         self, problems: Sequence[Problem], rng: np.random.Generator, progress: Progress
-    ) -> list[Solution]:
-        """Return what `solve` returns for each problem, bit for bit.
+    ) -> list[Solution | None]:
+        """Return what `solve` returns for each problem, bit for bit; None if that takes longer.
 
-        The problems have the same rows and rates, and differ in their goals.
+        The problems have the same rows and rates, and differ in their goals. The first is solved.
         """
-        return [self.solve(each, deepcopy(rng), progress) for each in problems]
+        return [self.solve(problems[0], rng, progress), *[None for _ in problems[1:]]]
 
     @abstractmethod
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:

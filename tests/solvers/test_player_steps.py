@@ -206,7 +206,10 @@ def test_problems_solved_together_have_the_same_solutions_as_alone(name, storage
     solver = ThreePlayer(steps=60, **options)
     rng = partial(np.random.default_rng, 0)
     together = solver.solve_together(problems, rng(), lambda _: None)
-    for given, found in zip(problems, together, strict=True):
+    assert [found is None for found in together] == [
+        name == "other atoms" and k > 2 for k in range(5)
+    ]
+    for given, found in zip(problems, filter(None, together), strict=False):
         alone = solver.solve(given, rng(), lambda _: None)
         variants = (
             {name: dumps(each) for name, each in s.variants.items()} for s in (found, alone)

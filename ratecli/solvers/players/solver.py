@@ -228,7 +228,9 @@ class ThreePlayer(Solver):
             from ratecli.solvers.players.boosting import train_boosted
 
             return train_boosted(self, problem, rng, progress)
-        return self.solve_together([problem], rng, progress)[0]
+        from ratecli.solvers.players.training import train
+
+        return train(self, [problem], rng, progress)[0]
 
     @property
     def most_together(self) -> int:
@@ -240,12 +242,14 @@ class ThreePlayer(Solver):
 
     def solve_together(
         self, problems: Sequence[Problem], rng: np.random.Generator, progress: Progress
-    ) -> list[Solution]:
-        if self.boosted:
-            return super().solve_together(problems, rng, progress)
-        from ratecli.solvers.players.training import train
+    ) -> list[Solution | None]:
+        from ratecli.solvers.players.training import alike, train
 
-        return train(self, problems, rng, progress)
+        if self.most_together == 1:
+            return super().solve_together(problems, rng, progress)
+        chosen = alike(problems)
+        solutions = iter(train(self, [problems[k] for k in chosen], rng, progress))
+        return [next(solutions) if k in chosen else None for k in range(len(problems))]
 
     def settings(self) -> list[dict[str, float]]:
         """Return all settings: combinations of learning rate and multiplier rate."""

@@ -57,13 +57,9 @@ def train(
 ) -> list[Solution]:
     """Play the games of all problems and settings at once; return the problems' solutions.
 
-    The problems have the same rows and rates. If their goals differ in more than numbers, they are
-    solved one by one.
+    The problems have the same rows and rates, and are `alike`.
     """
-    programs, kinds = [RateProgram.of(each) for each in problems], RowKinds.by(problems[0].rates)
-    forms = [ProgramLagrangian(program, kinds) for program in programs]
-    if any(form.structure != forms[0].structure for form in forms):
-        return [train(solver, [each], deepcopy(rng), progress)[0] for each in problems]
+    programs, forms = _lagrangians(problems)
     lanes = list(itertools.product(forms, solver.settings()))
     used = len(lanes)
     if solver.oracle is None:  # the numbers of a lane in a full block do not depend on the others
@@ -94,6 +90,20 @@ def train(
         _best_solution(solver, problem, each, pace, deepcopy(rng))
         for problem, each in zip(problems, results, strict=True)
     ]
+
+
+def alike(problems: Sequence[Problem]) -> list[int]:
+    """Return the first problem and those whose goals differ from its goals in numbers alone."""
+    structures = [form.structure for form in _lagrangians(problems)[1]]
+    return [k for k, each in enumerate(structures) if each == structures[0]]
+
+
+def _lagrangians(
+    problems: Sequence[Problem],
+) -> tuple[list[RateProgram], list[ProgramLagrangian]]:
+    """Return the programs of problems over the same rates, and their Lagrangians."""
+    programs, kinds = [RateProgram.of(each) for each in problems], RowKinds.by(problems[0].rates)
+    return programs, [ProgramLagrangian(program, kinds) for program in programs]
 
 
 def _best_solution(
