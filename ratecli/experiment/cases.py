@@ -21,6 +21,7 @@ from ratecli.ledger.records import VIOLATION_PREFIX, trial_key
 from ratecli.plugins import find_plugin
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
+from ratecli.rates.affine import ratio_sum
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.expression import Expression, Slice
 from ratecli.rates.metrics import plugin_metric_names
@@ -262,6 +263,8 @@ def case_key_content(case: Case) -> dict[str, Any]:
         "safety": case.safety and case.safety.content(rules),
         # before version 2, these bounds were approximate or infinite
         "one_sided": 2 if _bounds_one_sided(case) else None,
+        # before version 2, such constraints were tested with their denominators
+        "ratios": 2 if any(map(_has_ratio_of_ratios, case.constraints)) else None,
         "aside": None if tested or case.holdout is None else case.holdout.content(),
     }
     return {key: value for key, value in optional.items() if value} | {
@@ -273,6 +276,12 @@ def case_key_content(case: Case) -> dict[str, Any]:
         "constraints": list(rules.values()),
         "metrics": sorted({ex.to_text(metric) for metric in case.metrics.values()}),
     }
+
+
+def _has_ratio_of_ratios(goal: Goal) -> bool:
+    """Return whether a goal has a ratio that is not one of affine forms, as those of precision."""
+    quotients = (part for part in ex.walk(goal.expression) if isinstance(part, ex.Apply))
+    return any(part.function == "quotient" and ratio_sum(part) is None for part in quotients)
 
 
 def _bounds_one_sided(case: Case) -> bool:

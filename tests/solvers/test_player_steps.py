@@ -75,7 +75,7 @@ def test_steps_agree_with_plain_numpy(name):
     grid = [{"learning_rate": a, "multiplier_rate": b} for a in rates for b in rates]
     game = game_of(given, grid)
     form, count = game.form, 1 + game.form.constraints
-    slopes, constants = form.slopes[..., 0], form.constants
+    slopes, constants = form.slopes[0], form.constants
     added = (slopes @ kinds.slopes).T
     sides = np.concatenate([np.maximum(added, 0), np.maximum(-added, 0)])
     learning, raising = (np.array([each[key] for each in grid]) for key in grid[0])

@@ -235,7 +235,8 @@ class RowWeightAscent:
     @classmethod
     def of(cls, form: ProgramLagrangian, kinds: RowKinds) -> RowWeightAscent:
         """Return the multipliers for trees that are fitted to rows of these kinds."""
-        return cls(form, form.effects(kinds)[..., 0], 1 / float(kinds.totals.sum()))
+        effects = form.effects(kinds).reshape(2, kinds.count, -1)
+        return cls(form, effects, 1 / float(kinds.totals.sum()))
 
     def next(self, rates: Array, *, moving: bool = True) -> Array:
         """Return multipliers (1 + J + S, 1) at rates (K, 1); 0 for constraints unless `moving`."""

@@ -20,6 +20,7 @@ from ratecli.solvers.players.lagrangian import (
     ClosedFormAtom,
     DescendingAtom,
     ProgramLagrangian,
+    multiply_lanes,
 )
 from ratecli.solvers.players.rows import BatchSampler, KindRows, LaneRows
 from ratecli.solvers.players.streamed import StreamedBatchSampler, StreamedLaneRows
@@ -128,7 +129,7 @@ class DescentPlayer(ClassifierPlayer):
         """
         before = self.W
         self._seen = self.rows if self.batch is None else self.batch.draw()
-        sides = (self._sides * prices).sum(axis=1)
+        sides = multiply_lanes(self._sides, prices)
         yes, slopes = self._seen.run(before, pack_lanes(sides))
         self.W = (before - self.stepper.step(slopes)).astype(np.float32)
         return before, self.rows.kinds.rates(unpack_lanes(yes, self.lanes))
@@ -152,12 +153,11 @@ class DescentPlayer(ClassifierPlayer):
         above, below = (unpack_lanes(each, self.lanes) for each in self._seen.hinges(answer))
         hinges = np.concatenate([above, below - kinds.totals[:, None]])
         none = self.form.terms(np.nan_to_num(kinds.matrix.c)[:, None])
-        return np.asarray(none + (self._sides * hinges[:, None]).sum(axis=0))
+        return none + multiply_lanes(self._sides.swapaxes(1, 2), hinges)
 
     @cached_property
     def _sides(self) -> Array:
-        """(2 Q, 1 + J + S, 1 or B) increases of the terms, then decreases: `form.effects`."""
-        return np.concatenate(self.form.effects(self.rows.kinds))
+        return self.form.effects(self.rows.kinds)
 
 
 class MultiplierPlayer(Protocol):

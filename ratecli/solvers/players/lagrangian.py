@@ -288,9 +288,9 @@ class ProgramLagrangian:
     signs
         (S, 1) +1 where a slack bounds its argument from above, -1 where from below.
     slopes, constants
-        (1 + J + S, K, 1) and (1 + J + S, 1), of the terms of the Lagrangian: the affine parts of
-        the objective and of the constraints, and each argument times its sign. The last axis has B
-        lanes if each has a program of its own, see `in_lanes`.
+        (1, 1 + J + S, K) and (1 + J + S, 1), of the terms of the Lagrangian: the affine parts of
+        the objective and of the constraints, and each argument times its sign. There are B lanes
+        instead of 1 if each has a program of its own, see `in_lanes`.
     bundles
         All atoms, grouped by class; those without a closed form or ratio are single.
     """
@@ -315,7 +315,7 @@ class ProgramLagrangian:
         signs = [float(sign) for each in self.atoms for sign in each.atom.signs]
         self.signs = np.array(signs).reshape(-1, 1)
         table = np.stack([line.vector for line in lines])
-        self.slopes, self.constants = table[:, :-1, None].copy(), table[:, -1:]
+        self.slopes, self.constants = table[None, :, :-1].copy(), table[:, -1:]
         self.bundles = [self._bundle(members) for members in alike.values()]
 
     def _bundle(self, members: list[int]) -> AtomBundle:
@@ -343,7 +343,7 @@ class ProgramLagrangian:
     def in_lanes(cls, forms: Sequence[ProgramLagrangian]) -> ProgramLagrangian:
         """Return the Lagrangian that has one of `forms` in each lane; their structure is equal."""
         found = copy(forms[0])
-        found.slopes = np.concatenate([form.slopes for form in forms], axis=-1)
+        found.slopes = np.concatenate([form.slopes for form in forms])
         found.constants = np.concatenate([form.constants for form in forms], axis=-1)
         by_bundle = zip(*(form.bundles for form in forms), strict=True)
         found.bundles = [
@@ -353,21 +353,20 @@ class ProgramLagrangian:
 
     def terms(self, rates: Array) -> Array:
         """Return the terms (1 + J + S, B) at rates (K, B)."""
-        return np.asarray((self.slopes * rates).sum(axis=1) + self.constants)
+        return multiply_lanes(self.slopes, rates) + self.constants
 
     def costs(self, prices: Array) -> Array:
         """Return the costs (K, B) of the rates at multipliers (1 + J + S, B)."""
-        return np.asarray((self.slopes * prices[:, None]).sum(axis=0))
+        return multiply_lanes(self.slopes.swapaxes(1, 2), prices)
 
     def effects(self, kinds: RowKinds) -> Array:
-        """Return (2, Q, 1 + J + S, 1 or B) effects of positive decisions on each term.
+        """Return (1 or B, 2 Q, 1 + J + S) effects of positive decisions on each term.
 
-        They are the increase of the term by a weight of 1 of each kind, and its decrease; one of
-        both is 0.
+        The first Q rows are the increases of terms by a weight of 1 of each kind, the others the
+        decreases, as positive numbers.
         """
-        lanes = np.ascontiguousarray(np.moveaxis(self.slopes, -1, 0)) @ kinds.slopes
-        added = np.ascontiguousarray(lanes.transpose(2, 1, 0))
-        return np.stack([np.maximum(added, 0.0), np.maximum(-added, 0.0)])
+        added = (self.slopes @ kinds.slopes).swapaxes(1, 2)
+        return np.concatenate([np.maximum(added, 0.0), np.maximum(-added, 0.0)], axis=1)
 
     def values(self, slacks: Array) -> Array:
         """Return the sums (J, B) of the constraints' atoms at slacks (S, B)."""
@@ -458,6 +457,15 @@ class ProgramLagrangian:
         lines = tuple(LinearTerm(units[self._program.index[leaf]], 0.0) for leaf in signs)
         own = {leaf: k for k, leaf in enumerate(signs)}
         return _OwnedAtom(SmoothAtom(scaled, own, tuple(signs.values())), lines, owner)
+
+
+def multiply_lanes(tables: Array, columns: Array) -> Array:
+    """Return the products (N, B) of tables (1 or B, N, M), the same or one a lane, and (M, B).
+
+    The numbers of a lane do not depend on the other lanes, nor on whether these share its table.
+    """
+    lanes = np.ascontiguousarray(columns.T)[:, :, None]
+    return np.ascontiguousarray((tables @ lanes)[:, :, 0].T)
 
 
 def _in_lanes(atoms: Sequence[ConvexAtom]) -> ConvexAtom:
