@@ -32,7 +32,8 @@ _folder: Path | None = None
 def cache_adjusted_time() -> float:
     """Return a clock in seconds that counts the original duration of cached fits.
 
-    A trial's time therefore does not depend on the work of other trials.
+    A trial's time therefore does not depend on which trials ran before it. Trials that are solved
+    together each count the time of all.
     """
     return time.perf_counter() + _saved_seconds
 

@@ -277,7 +277,8 @@ def candidate_selection(
         return WhitenedCoordinates.around(design, origin, curvatures, problem.l2)
 
     rows = [each for loss in (convex, plain) for each in vars(loss).values()]
-    key = array_digest((problem.l2, model.numeric), problem.X, *rows)
+    losses = type(convex).__name__, type(plain).__name__
+    key = array_digest((problem.l2, model.numeric, losses), problem.X, *rows)
     coordinates = _coordinates_cache.get(key, around_minimum)
     scores = design.scores(coordinates.origin)
     prediction = predict_safety_test(problem, safety, model.outputs(scores), options.inflation)
