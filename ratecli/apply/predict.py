@@ -82,7 +82,7 @@ class StoredModel:
     sha256
         The checksum of its file.
     violations, main_violations
-        By how much it and the main variant violate constraints on the test set of the trial.
+        Violations of constraints on the test set of its trial, by this and by the main variant.
     """
 
     name: str

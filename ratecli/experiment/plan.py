@@ -35,7 +35,7 @@ from ratecli.solvers.margin import MarginSpec
 
 UNLIMITED = LimitsSpec()
 GOAL_KEYS = frozenset({"objective", "constraints", "metrics"})
-"""Parts of the content of a trial's key that depend on its goals."""
+"""The entries of a trial's key that its goals determine."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class TrialSpec:
     other_rows
         The training rows of each needed trial whose training rows differ from this one's, by key.
     family
-        Like the key, but with the rates of the goals instead of the goals and metrics; "" if the
+        A hash like the key, with the rates of the goals in place of goals and metrics; "" if the
         trial is solved alone.
     together
         The cases of the trials that are solved together, this one and others of its family, by key;
@@ -188,7 +188,7 @@ def _family(case: Case, content: Mapping[str, Any]) -> str:
 
 
 def _solved_together(trials: Mapping[str, TrialSpec]) -> Iterator[TrialSpec]:
-    """Yield the trials with those that each is solved together with: neighbours in its family."""
+    """Yield each trial with its block: neighbours in its family, which are solved together."""
     families: dict[str, list[str]] = {}
     for key, spec in trials.items():
         families.setdefault(spec.family, []).append(key)

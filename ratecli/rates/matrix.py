@@ -245,7 +245,7 @@ class RateMatrix:
 
 
 PRIOR_ROWS = 2.0
-"""Number of rows that `unseen_variance` adds to those of a rate."""
+"""Number of imaginary rows that `unseen_variance` adds to those of a rate."""
 
 
 def unseen_variance(rates: Floats, totals: Floats, prior: float = PRIOR_ROWS) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -63,10 +63,10 @@ from ratecli.solvers.tuned import solve_tuned
 Goals = tuple[Goal, tuple[Goal, ...]]
 """The objective and the constraints."""
 
-_SOLVED_TOGETHER = FitCache[Mapping[str, Solution]](2)
-"""Solutions of trials that were solved together, by the keys of the trials."""
+_STARTED_TOGETHER = FitCache[Mapping[str, Callable[[], Solution] | None]](2)
+"""The common work of blocks of trials: what returns the solution of each, by its key."""
 MAX_FEATURES_TOGETHER = 2000
-"""Largest number of features with which trials are solved together: their models stay in memory."""
+"""With more features, trials are solved alone: the iterates of a block stay in memory."""
 TOO_FEW_ROWS_CODES = frozenset({"E306", "E311", "E408"})
 """Codes of errors about rates and ratios that are undefined on the available rows."""
 
@@ -267,24 +267,25 @@ class Trial:
         return self.measure(problem, solution)
 
     def _solve_together(self, problem: Problem, rng: np.random.Generator) -> Solution:
-        """Return the solution, and keep those of the other trials that are solved together."""
+        """Return the solution; the first trial of a block does the common work of all."""
         key, together, solver = self.spec.key, self.spec.together, self.spec.case.solver
         own = _rate_leaves(problem.objective, problem.constraints)
 
-        def solve_all() -> dict[str, Solution]:
+        def start_all() -> dict[str, Callable[[], Solution] | None]:
             problems = {key: problem}
             for other, case in together.items():
+                if other == key:
+                    continue
                 trial = replace(self, spec=replace(self.spec, key=other, case=case))
                 with suppress(FaultError):  # which the other trial reports
                     found = trial.with_goals(problem)
                     if _rate_leaves(found.objective, found.constraints) == own:
                         problems[other] = found
-            solved = solver.solve_together([*problems.values()], rng, lambda _: None)
-            pairs = zip(problems, solved, strict=True)
-            return {key: solution for key, solution in pairs if solution is not None}
+            started = solver.solve_together([*problems.values()], rng, lambda _: None)
+            return dict(zip(problems, started, strict=True))
 
-        found = _SOLVED_TOGETHER.get("".join(together).encode(), solve_all)
-        return found.get(key) or solver.solve(problem, rng, lambda _: None)
+        finish = _STARTED_TOGETHER.get("".join(together).encode(), start_all).get(key)
+        return finish() if finish else solver.solve(problem, rng, lambda _: None)
 
     def with_goals(self, problem: Problem) -> Problem:
         """Return the problem, and its validation data, with the goals of this trial."""

@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType
 
 from ratecli.errors import Diagnostic
@@ -206,12 +207,13 @@ class Solver(ABC):
 
     def solve_together(
         self, problems: Sequence[Problem], rng: np.random.Generator, progress: Progress
-    ) -> list[Solution | None]:
-        """Return what `solve` returns for each problem, bit for bit; None if that takes longer.
+    ) -> list[Callable[[], Solution] | None]:
+        """Do the common work of problems with the same rows and rates.
 
-        The problems have the same rows and rates, and differ in their goals. The first is solved.
+        Return for each problem a function that does the rest: it returns what `solve` does, bit for
+        bit. None stands for a problem that must be solved alone, which the first never is.
         """
-        return [self.solve(problems[0], rng, progress), *[None for _ in problems[1:]]]
+        return [partial(self.solve, problems[0], rng, progress), *[None for _ in problems[1:]]]
 
     @abstractmethod
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:

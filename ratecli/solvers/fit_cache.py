@@ -33,7 +33,7 @@ def cache_adjusted_time() -> float:
     """Return a clock in seconds that counts the original duration of cached fits.
 
     A trial's time therefore does not depend on which trials ran before it. Trials that are solved
-    together each count the time of all.
+    together each count the common work.
     """
     return time.perf_counter() + _saved_seconds
 

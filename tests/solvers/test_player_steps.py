@@ -209,7 +209,8 @@ def test_problems_solved_together_have_the_same_solutions_as_alone(name, storage
     assert [found is None for found in together] == [
         name == "other atoms" and k > 2 for k in range(5)
     ]
-    for given, found in zip(problems, filter(None, together), strict=False):
+    for given, finish in zip(problems, filter(None, together), strict=False):
+        found = finish()
         alone = solver.solve(given, rng(), lambda _: None)
         variants = (
             {name: dumps(each) for name, each in s.variants.items()} for s in (found, alone)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
@@ -230,7 +230,7 @@ class ThreePlayer(Solver):
             return train_boosted(self, problem, rng, progress)
         from ratecli.solvers.players.training import train
 
-        return train(self, [problem], rng, progress)[0]
+        return train(self, [problem], rng, progress)[0]()
 
     @property
     def most_together(self) -> int:
@@ -242,7 +242,7 @@ class ThreePlayer(Solver):
 
     def solve_together(
         self, problems: Sequence[Problem], rng: np.random.Generator, progress: Progress
-    ) -> list[Solution | None]:
+    ) -> list[Callable[[], Solution] | None]:
         from ratecli.solvers.players.training import alike, train
 
         if self.most_together == 1:

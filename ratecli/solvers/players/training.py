@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,10 +55,11 @@ Settings = Sequence[Mapping[str, float]]
 
 def train(
     solver: ThreePlayer, problems: Sequence[Problem], rng: np.random.Generator, progress: Progress
-) -> list[Solution]:
-    """Play the games of all problems and settings at once; return the problems' solutions.
+) -> list[Callable[[], Solution]]:
+    """Play the games of all problems and settings at once.
 
-    The problems have the same rows and rates, and are `alike`.
+    The problems have the same rows and rates, and are `alike`. Return functions that choose the
+    solution of each from the iterates.
     """
     programs, forms = _lagrangians(problems)
     lanes = list(itertools.product(forms, solver.settings()))
@@ -74,21 +76,22 @@ def train(
         with np.errstate(over="ignore", invalid="ignore"):  # divergence is checked below
             played = game.play(solver.steps, solver.every, used)
     except FloatingPointError as error:
-        return [Solution({}, "diverged", str(error)) for _ in problems]
+        return [partial(Solution, {}, "diverged", str(error)) for _ in problems]
     pace = (time.perf_counter() - begun) / (solver.steps + 1)
     progress(f"{solver.steps} steps of {used} settings")
-    own = np.split(np.arange(used), len(problems))
-    results = [
-        [
+
+    def choose(problem: Problem, program: RateProgram, lanes: Sequence[int]) -> Solution:
+        results = [
             SettingResult(program, game.player, played, lane, solver.shrink)
-            for lane in part.tolist()
+            for lane in lanes
             if game.player.is_finite(played[-1].answer, lane)
         ]
-        for program, part in zip(programs, own, strict=True)
-    ]
+        return _best_solution(solver, problem, results, pace, deepcopy(rng))
+
+    own = np.split(np.arange(used), len(problems))
     return [
-        _best_solution(solver, problem, each, pace, deepcopy(rng))
-        for problem, each in zip(problems, results, strict=True)
+        partial(choose, problem, program, part.tolist())
+        for problem, program, part in zip(problems, programs, own, strict=True)
     ]
 
 
