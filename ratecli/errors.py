@@ -222,7 +222,7 @@ _CODES = (
     # warnings
     ("W208", "A plot names a variant that no trial returned.", "See `summary.csv`."),
     ("W210", "A plugin is not used.", "Rename its entry point, or install it again."),
-    ("W305", "A constraint always or never holds at some sweep points.", "Leave them out."),
+    ("W305", "Constraints always or never hold at some sweep points.", "Leave them out."),
     ("W306", "The optimum of a plot is unknown.", "Remove `optimum: true`."),
     ("W307", "The objective is minimized, but higher is better.", "Put a minus before it."),
     ("W401", "A group is small or left out, or some rows have no group.", "Use more rows."),

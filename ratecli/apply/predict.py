@@ -33,13 +33,16 @@ def encoder_json(
     encoding: str,
     names: Mapping[str, str],
     models: Mapping[str, bytes],
+    *,
     violations: Mapping[str, Mapping[str, float | None]] = {},
+    predicts: str = "",
 ) -> dict[str, bytes]:
     """Return the encoder file's content by file name.
 
     `names` are the file names of the variants, `models` their contents, and `violations` by how
-    much each violates constraints on the test set, None where one is undefined. The result is empty
-    if the trial was run by an old version of ratecli, which did not store encodings.
+    much each violates constraints on the test set, None where one is undefined. `predicts` is the
+    label and its positive value. The result is empty if the trial was run by an old version of
+    ratecli, which did not store encodings.
     """
     if not encoding:
         return {}
@@ -48,6 +51,7 @@ def encoder_json(
         "algorithm": trial.label,
         "point": dict(trial.point),
         "seed": trial.seed,
+        "predicts": predicts,
         "models": [
             {
                 "variant": variant,
@@ -83,6 +87,8 @@ class StoredModel:
         The checksum of its file.
     violations, main_violations
         Violations of constraints on the test set of its trial, by this and by the main variant.
+    predicts
+        The label and its positive value, such as `repaid = yes`; "" if they are unknown.
     """
 
     name: str
@@ -93,6 +99,7 @@ class StoredModel:
     sha256: str = ""
     violations: Mapping[str, float | None] = field(default_factory=dict)
     main_violations: Mapping[str, float | None] = field(default_factory=dict)
+    predicts: str = ""
 
     @property
     def folder(self) -> str:
@@ -189,6 +196,7 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         sha256,
         named.get("violations", {}),
         main.get("violations", {}),
+        str(record.get("predicts", "")),
     )
 
 
@@ -381,7 +389,9 @@ def predict_file(
     if output is not None:
         atomic_write(output, content)
     rows = table.num_rows
-    line = f"{output or path}: {rows} row{'s' * (rows != 1)}, {found.summary}; {stored.which}"
+    predicts = f"predicts {stored.predicts}; " if stored.predicts else ""
+    summary = f"{rows} row{'s' * (rows != 1)}, {found.summary}"
+    line = f"{output or path}: {summary}; {predicts}{stored.which}"
     return PredictResult(line, warnings, content if output is None else None)
 
 

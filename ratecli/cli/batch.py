@@ -187,7 +187,7 @@ def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger
         f"{sheet.title}: mean ± half the 95% interval over seeds",
         *format_sheet(sheet, MAX_SHOWN_ROWS).splitlines(),
         *([f"... {hidden} more rows in summary.md"] if hidden > 0 else []),
-        *ledger.log_notes,
+        *ledger.row_notes,
         "",
         *_reasons("failed", outcome.failed),
         *_without_solution(outcome),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX, PlannedTrial, TrialResult
+from ratecli.ledger.records import (
+    FILTER_STAGE_PREFIX,
+    NEW_DATA_KEY,
+    VIOLATION_PREFIX,
+    PlannedTrial,
+    TrialResult,
+)
 from ratecli.ledger.store import LedgerStore
 from ratecli.rates.syntax import SPLITS
 
@@ -17,6 +24,11 @@ MEASURED_STATUSES = frozenset({"ok", "not_met", "iteration_limit"})
 
 NOT_RUN = "not_run"
 """Status of a planned trial without a result, because the run was interrupted."""
+
+SAME_TEST_SET = (
+    "All seeds have the same test set: ± shows how much training varies, and leaves out the "
+    "sampling error of the test set."
+)
 
 T = TypeVar("T")
 
@@ -72,14 +84,23 @@ class Ledger:
         )
 
     @property
-    def log_notes(self) -> tuple[str, ...]:
-        """A sentence for each data set whose values of logged decisions are not exact."""
+    def row_notes(self) -> tuple[str, ...]:
+        """Sentences on values of logged decisions that are not exact, and on equal test sets."""
         data = _mapping(self.meta.get("datasets"))
-        return tuple(
+        notes = [
             f"In the data set {name}, {entry['logged']}."
             for name, entry in data.items()
             if "logged" in entry
-        )
+        ]
+        tests = defaultdict[Hashable, list[object]](list)
+        for trial in self.plan:
+            result = self.results.get(trial.key)
+            if result and (new := result.info.get(NEW_DATA_KEY)) and new["test"][1]:
+                tests[trial.label, repr(trial.point)].append(new["test"][0])
+        repeated = [each for each in tests.values() if len(each) > 1]
+        if repeated and all(len(set(each)) == 1 for each in repeated):
+            notes.append(SAME_TEST_SET)
+        return tuple(notes)
 
     @cached_property
     def sweep(self) -> tuple[str, ...]:

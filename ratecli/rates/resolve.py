@@ -186,9 +186,10 @@ def left_out_groups(node: SyntaxNode, scope: Scope) -> Iterator[Diagnostic]:
                 f"{Slice.of((), group)} ({count})" for group, count in resolver.small_groups(part)
             ]
             if left_out:
+                columns = ", ".join(name.text for name in part.by)
                 message = (
-                    f"'{part.name}' leaves out groups with fewer than {_min_rows(part):g} rows: "
-                    + "; ".join(left_out)
+                    f"'{part.name}' by {columns} leaves out groups with fewer than "
+                    f"{_min_rows(part):g} rows: " + "; ".join(left_out)
                 )
                 hint = "set another limit with min_rows, as in by=[sex, race], min_rows=10"
                 yield Diagnostic("W401", message, hint, part.span)
@@ -211,6 +212,8 @@ def check_condition(condition: Condition, scope: Scope) -> None:
         for value in map(syntax.value_text, condition.values):
             if value not in texts:
                 help_ = did_you_mean(value, texts, "values")
+                if syntax.DATE.fullmatch(value) and all(map(syntax.has_time, texts)):
+                    help_ = f"its values are times: write {column} >= {value} and {column} < ..."
                 refuse("E206", f"'{value}' is not a value of '{column}'", span, help_)
     elif condition.date:
         if wrong := [text for text in texts if not condition.has_date(text)]:
@@ -219,8 +222,8 @@ def check_condition(condition: Condition, scope: Scope) -> None:
     elif words := [str(value) for value in known if math.isnan(syntax.parse_number(value))]:
         message = f"'{condition.op}' compares numbers, but '{column}' contains text"
         hint = f"compare with = or !=; values: {', '.join(words[:12])}"
-        if all(map(syntax.DATE.fullmatch, words)):
-            hint = f"write a date, as in {column} {condition.op} {words[0]}"
+        if all(syntax.DATE.fullmatch(word) or syntax.has_time(word) for word in words):
+            hint = f"write a date, as in {column} {condition.op} {words[0][:10]}"
         refuse("E206", message, span, hint)
 
 

@@ -45,6 +45,11 @@ def refuse(code: str, message: str, span: Span, help_: str | None = None) -> NoR
     raise FaultError(Diagnostic(code, message, help_, span))
 
 
+def has_time(cell: str) -> bool:
+    """Whether a cell is a day with a time: 2024-05-31T08:30."""
+    return DATE.fullmatch(cell[:10]) is not None and cell[10:11] in {"T", " "}
+
+
 def quote(text: str) -> str:
     if BARE_WORD.fullmatch(text) and text not in KEYWORDS:
         return text
@@ -87,10 +92,9 @@ class Condition:
 
     def has_date(self, cell: object) -> bool:
         """Return whether a cell is a date as exact as the one it is compared with, maybe a time."""
-        day, after = str(cell)[:10], str(cell)[10:11]
         if DATE.fullmatch(str(cell)):
             return len(str(cell)) >= len(self.date)
-        return len(day) == 10 and DATE.fullmatch(day) is not None and after in {"T", " "}
+        return has_time(str(cell))
 
     def __str__(self) -> str:
         texts = [quote(v) if isinstance(v, str) else value_text(v) for v in self.values]

@@ -10,7 +10,6 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,10 @@ from scipy.special import ndtri
 
 from ratecli.apply.export.parts import is_random
 from ratecli.apply.predict import StoredModel, load_applicable_model
-from ratecli.config.sweep import DATASET_AXIS
 from ratecli.datasets.columns import MISSING_CATEGORY
-from ratecli.datasets.registry import find_source
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.catalogue import list_metrics
+from ratecli.experiment.options import all_options
 from ratecli.files import LEDGER_FILE, atomic_write
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
@@ -55,7 +53,7 @@ from ratecli.report.sheet import (
     number_cell,
     to_markdown,
 )
-from ratecli.report.write import trials_with_files, with_manifest
+from ratecli.report.write import trial_datasets, trials_with_files, with_manifest
 from ratecli.solvers.registry import all_algorithms
 
 FEW_ROWS = 30
@@ -179,9 +177,7 @@ class _CardMaker:
     @property
     def datasets(self) -> Mapping[str, Any]:
         """The entries of the data sets whose rows the trial used."""
-        found = self.ledger.experiment.get("datasets") or {}
-        one = self.trial.point.get(DATASET_AXIS)
-        return found if one is None else {str(one): found[str(one)]}
+        return trial_datasets(self.ledger, self.trial)
 
     @property
     def run(self) -> Mapping[str, Any]:
@@ -220,24 +216,25 @@ class _CardMaker:
             Section("Limits", items=tuple(self._limits())),
             self._origin(),
         )
-        notes = (*self.ledger.stand_ins, *self.ledger.log_notes)
+        notes = (*self.ledger.stand_ins, *self.ledger.row_notes)
         return Card(f"Model card: {name}", about.strip(), notes, sections)
 
     def _model(self) -> Section:
         trial, model = self.trial, self.model
         known = all_algorithms().get(trial.algorithm)
         summary = f": {known.summary}" if known and known.summary else ""
-        labels = dict.fromkeys(filter(None, map(_label, self.datasets.values())))
         kinds = model.encoding.columns_for(model.classifier)
         trace = self.ledger.results[trial.key].trace
         chosen: Any = next((row["setting"] for row in trace if row.get("chosen")), {})
         options = {k: v for k, v in trial.options.items() if k != "tune"} | chosen
+        defaults = all_options(known.load()(**known.preset)) if known else {}
+        set_here = {k: v for k, v in options.items() if v != defaults.get(k)}
         facts = {
             "algorithm": f"{trial.algorithm}{summary}",
-            "options": format_point({k: v for k, v in options.items() if v is not None}),
+            "options": format_point(set_here) or "the defaults",
             "variant": model.which.removeprefix("variant "),
             "status": f"{self.ledger.status(trial)} {self.ledger.reason(trial)}".strip(),
-            "predicts": "; ".join(labels),
+            "predicts": model.predicts,
             "reads": ", ".join(f"{name} ({kind})" for name, kind in kinds.items()),
             "groups that it needs to know": "; ".join(model.classifier.slices),
         }
@@ -425,15 +422,6 @@ class _CardMaker:
         commands = [shlex.join(["ratecli", *run["command"][1:]])] if run.get("command") else []
         commands.append(f"ratecli predict {shlex.quote(self.model.name)} NEW.csv -o DECIDED.csv")
         return Section("Origin and use", facts=_stated(facts), commands=tuple(commands))
-
-
-def _label(entry: Mapping[str, Any]) -> str:
-    """Return the label of an entry of `datasets` with its positive value; "" if it is unknown."""
-    if entry.get("source") is not None:
-        with suppress(FaultError):  # the plugin may have been removed since
-            return find_source(entry["source"]).label
-    value = entry.get("positive")
-    return " = ".join(str(part) for part in (entry.get("label"), value) if part is not None)
 
 
 def _stated(facts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -248,7 +248,7 @@ def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sh
             ]
         )
     same = "; ".join(f"{name} equals {other}" for name, other in repeated.items())
-    notes = [f"Not repeated: {same}." * bool(same), *ledger.log_notes]
+    notes = [f"Not repeated: {same}." * bool(same), *ledger.row_notes]
     return make_sheet(f"{title} ({split})", rows, " ".join(filter(None, notes)))
 
 

@@ -9,8 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ratecli.apply.predict import encoder_json
+from ratecli.config.sweep import DATASET_AXIS
+from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
 from ratecli.files import (
     CERTIFICATES_FILE,
@@ -111,7 +114,7 @@ def summary_markdown(ledger: Ledger) -> str:
     if ledger.constraints:
         sheets += [constraint_sheet(ledger), constraint_sheet(ledger, by_point=True)]
     name = ledger.experiment.get("name", "")
-    notes = [*incomplete_notes(ledger), *ledger.stand_ins, *ledger.log_notes]
+    notes = [*incomplete_notes(ledger), *ledger.stand_ins, *ledger.row_notes]
     first, *more = answer_sentences(ledger)
     if more:
         first += "\n\n" + "\n".join(f"- {text}" for text in more)
@@ -197,6 +200,22 @@ def _name(trial: PlannedTrial) -> str:
     return unique_file_name("-".join([trial.label, *point, f"seed={trial.seed}"]))
 
 
+def trial_datasets(ledger: Ledger, trial: PlannedTrial) -> Mapping[str, Any]:
+    """Return the entries of the data sets whose rows the trial used."""
+    found: Mapping[str, Any] = ledger.experiment.get("datasets") or {}
+    one = trial.point.get(DATASET_AXIS)
+    return found if one is None else {str(one): found[str(one)]}
+
+
+def _label(entry: Mapping[str, Any]) -> str:
+    """Return the label of an entry of `datasets` with its positive value; "" if it is unknown."""
+    if entry.get("source") is not None:
+        with suppress(FaultError):  # the plugin may have been removed since
+            return find_source(entry["source"]).label
+    value = entry.get("positive")
+    return " = ".join(str(part) for part in (entry.get("label"), value) if part is not None)
+
+
 def _trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dict[str, bytes]:
     """Return the contents of a trial's files by name."""
     models = store.models(trial.key) if ledger.status(trial) in MEASURED_STATUSES else {}
@@ -215,7 +234,11 @@ def _trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dic
             }
             for variant, numbers in ledger.numbers(trial).items()
         }
-        files |= encoder_json(trial, store.encoding(trial.key), names, models, violations)
+        labels = dict.fromkeys(map(_label, trial_datasets(ledger, trial).values()))
+        predicts, encoding = "; ".join(filter(None, labels)), store.encoding(trial.key)
+        files |= encoder_json(
+            trial, encoding, names, models, violations=violations, predicts=predicts
+        )
     return files | _certificate_file(ledger, trial, names)
 
 

@@ -38,13 +38,14 @@ def violation_warnings(
     There is at most one warning for each algorithm and constraint. If `holds` states a probability,
     there is one only if the test sets of some sweep point contradict it.
 
-    Only main variants of algorithms that enforce constraints are checked.
+    Only main variants of algorithms that do not ignore constraints are checked.
     """
-    enforcing = [trial for trial in plan if solver_class(trial.algorithm).role == "enforces"]
+    reading = [trial for trial in plan if solver_class(trial.algorithm).role != "ignores"]
     warnings = []
-    for label, trials in groupby(enforcing, key=lambda trial: trial.label):
+    for label, trials in groupby(reading, key=lambda trial: trial.label):
         found, tested, variant = defaultdict[str, Points](lambda: defaultdict(list)), False, ""
         for trial in trials:
+            enforces = solver_class(trial.algorithm).role == "enforces"
             result = results.get(trial.key)
             tested |= bool(result and result.info.get("certificates"))
             main, values = _values(result)
@@ -66,7 +67,7 @@ def violation_warnings(
                     f"{len(broken)} of the {len(kept)} trials that satisfy it on the training set, "
                     f"by {mean(broken):.3g} on average"
                 )
-                on_train = all(each.level is None for each in kept) and not tested
+                on_train = enforces and all(each.level is None for each in kept) and not tested
                 warnings.append(Diagnostic("W402", message, NEW_ROWS_HINT if on_train else None))
     return warnings
 

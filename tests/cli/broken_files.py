@@ -351,6 +351,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("E304 scores of the deployed model", "error <= of(deployed, 1 - ⟦roc_auc⟧)"),
         ("E305 always holds", "⟦tpr[women] <= 1.5⟧"),
         ("E305 never holds", "⟦tpr[women] >= 1.5⟧"),
+        ("E305 contradiction", "tpr[women] <= 0.4\n  b: ⟦tpr[women] >= 0.6⟧"),
         ("E305 ratio above 1", "⟦demographic_parity_ratio(by=sex) >= 1.2⟧"),
         ("E305 difference below 0", "⟦equalized_odds_difference(by=sex) <= -0.1⟧"),
         ("E308 reversed", "⟦demographic_parity_ratio(by=sex) <= 0.8⟧"),

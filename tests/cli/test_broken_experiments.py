@@ -112,14 +112,14 @@ def test_warnings_of_small_groups_and_of_rules_that_always_hold(folder, cli):
         "datasets: {d: {path: own.csv, label: y, split: {by: part}}}\n"
         "groups: {rare: ⟦who = a⟧, one: ⟦who = c⟧, common: who = b}\n"
         "sweep: {k: [0.5, 1.5]}\n"
-        "constraints: {a: ⟦positive_rate <= k⟧}\n"
+        "constraints: {a: ⟦positive_rate <= k⟧, b: ⟦positive_rate >= 0.7⟧}\n"
         "algorithms: [unconstrained]\n"
     )
     (folder / "exp.yaml").write_text(text)
     answer = cli("validate", "exp.yaml")
     found = warned(answer.err)
     assert [(code, place) for code, _, place in found] == list(
-        zip(["W401", "W401", "W305"], places, strict=True)
+        zip(["W401", "W401", "W305", "W305"], places, strict=True)
     )
     assert "'rare' has few rows (0 test)" in found[0][1]
     assert "'one' has few rows (0 train, 1 test)" in found[1][1]

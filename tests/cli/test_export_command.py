@@ -27,7 +27,9 @@ def test_files_are_named_after_the_trial(cli, folder):
         answer = cli("export", MAJORIZE, "--format", form)
         assert answer.code == 0
         name = f"majorize-seed=0.{suffix}"
-        assert answer.out == f"{name}: {shown}\nreads number: x, z\nreads text: job, zip\n"
+        assert (
+            answer.out == f"{name}: {shown}\nreads number: x, z\nreads text: job, zip\npredicts y\n"
+        )
         assert (folder / name).stat().st_size > 100
     assert cli("export", MAJORIZE, "--format", "json", "-o", "mine").code == 0
     assert Path("mine").read_bytes() == Path("majorize-seed=0.json").read_bytes()
@@ -104,6 +106,7 @@ def test_a_card_has_the_measured_numbers(cli, rows):
     assert "- constraint parity: `positive_rate[women] >= 0.95 * positive_rate[men]`" in text
     assert "- missing values in training rows: job" in text
     assert "- predicts: y" in text
+    assert "- options: iterations = 2\n" in text  # all others are the defaults
     assert "- group low: `x<0`" in text
     known = measured("first", "majorize", "deterministic")
     metrics = {row["metric"]: row for row in card_table(text, "Results")}

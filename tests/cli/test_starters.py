@@ -3,6 +3,7 @@
 import csv
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -143,6 +144,7 @@ def test_own_table_from_init_to_plot(folder, cli):
     assert len(experiment.seeds) >= MIN_SEEDS
     assert experiment.groups == {"sex_F": "sex = F", "sex_M": "sex = M"}
     assert experiment.datasets["table"].drop == ("sex", "id")
+    assert "    # id: 400 different texts: probably a row ID\n" in Path("exp.yaml").read_text()
     assert experiment.datasets["table"].positive == "yes"
     rule = "demographic_parity_ratio(by=sex) >= limit"
     assert experiment.constraints == {"demographic_parity": rule}

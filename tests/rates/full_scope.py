@@ -15,6 +15,7 @@ VALUES: dict[str, Sequence[str | float]] = {
     "sex": ("Female", "Male"),
     "race": ("Asian", "Black", "White"),
     "age": (20.0, 39.0, 41.5),
+    "day": ("2024-05-30 08:15:00", "2024-05-31T23:00:00"),
     "alone": ("one",),
     "zip": tuple(map(str, range(31))),
 }

@@ -6,11 +6,12 @@ import pytest
 from synthetic_ledger import measured, planned, texts
 
 from ratecli.ledger.records import BEST_CONSTANT_KEY, NEW_DATA_KEY, TrialResult
-from ratecli.ledger.view import Ledger
+from ratecli.ledger.view import SAME_TEST_SET, Ledger
 from ratecli.report.answer import answer_sentences, best_sheet, incomplete_notes
 from ratecli.report.sheet import Sheet, SheetCell, format_number, to_markdown
 from ratecli.report.sheets import constraint_sheet, requested_sheets
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
+from ratecli.report.write import summary_markdown
 
 
 def with_tables(ledger: Ledger, *tables) -> Ledger:
@@ -416,6 +417,19 @@ def test_results_of_a_part_say_so(left_out, word):
     part = replace(ledger, meta={**ledger.meta, "left_out": left_out})
     assert incomplete_notes(part) == [f"Results of {word}: 1 of 2 planned trials have run."]
     assert incomplete_notes(ledger_of({("a", ()): [(0.1, 0.2)]})) == []
+
+
+@pytest.mark.parametrize(("tests", "same"), [((1, 1), True), ((1, 2), False), ((1, None), False)])
+def test_equal_test_sets_of_all_seeds_are_noted(tests, same):
+    ledger = ledger_of({("a", ()): [(0.1, 0.2), (0.1, 0.2)]})
+    for trial, test in zip(ledger.plan, tests, strict=True):
+        if test is None:
+            del ledger.results[trial.key]
+        else:
+            info = {NEW_DATA_KEY: {"levels": {}, "pieces": {}, "test": [test, 0.3]}}
+            ledger.results[trial.key] = replace(ledger.results[trial.key], info=info)
+    assert list(ledger.row_notes) == [SAME_TEST_SET] * same
+    assert (SAME_TEST_SET in summary_markdown(ledger)) == same
 
 
 def test_a_satisfied_mean_has_no_alarm_colour_and_rounding_is_zero():

@@ -258,6 +258,7 @@ def test_the_encoder_is_beside_the_models(tmp_path):
     content = strict(found[f"{place}encoder.json"])
     files = zip(models.items(), ("main-x.npz", "other.npz"), strict=True)
     about = {"key": "k", "algorithm": "a", "point": {"kappa": 0.5}, "seed": 3}
+    about["predicts"] = ""
     assert content == json.loads(ENCODING) | about | {
         "models": [
             {

@@ -43,6 +43,7 @@ TRAIN_ONLY = TrialResult("b", "ok", values=(MeasuredValue("main", "train", "v", 
             "coco",
             ("1 of the 1", "0.1"),
         ),
+        (results((0.0, 0.1)), "thresholded", ("1 of the 1", "0.1")),
         (results((0.0, 0.0), (-0.1, 1e-7)), "majorize", None),
         (results((0.0, 0.5)), "unconstrained", None),  # it ignores constraints
         ([TrialResult("a", "infeasible"), TRAIN_ONLY], "majorize", None),

@@ -52,7 +52,8 @@ def json_bytes(model: StoredModel) -> bytes:
         content |= _groups(classifier)
     else:
         how["decision"] = "1 if score > 0, else 0"
-    text = json.dumps({"model": model.title, "how": how, **content}, indent=1, ensure_ascii=False)
+    titles = {"model": model.title, "predicts": model.predicts}
+    text = json.dumps({**titles, "how": how, **content}, indent=1, ensure_ascii=False)
     return f"{text}\n".encode()
 
 

@@ -61,7 +61,8 @@ def export_model(
     place = output or Path(f"{model.folder}{made.suffix}")
     atomic_write(place, content)
     types = _pandas_types(model) if form == "sklearn" else []
-    return "\n".join([f"{place}: {model.which}", *_inputs(model), *types])
+    predicts = [f"predicts {model.predicts}"] if model.predicts else []
+    return "\n".join([f"{place}: {model.which}", *_inputs(model), *predicts, *types])
 
 
 def _pandas_types(model: StoredModel) -> list[str]:

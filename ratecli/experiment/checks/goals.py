@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -18,7 +19,7 @@ from ratecli.experiment.choices import in_order_of_choice, use_of
 from ratecli.experiment.options import usable_solvers
 from ratecli.experiment.safety import merged_safety, own_safety_keys
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import disclosure_bound
+from ratecli.rates.affine import Affine, affine, disclosure_bound
 from ratecli.rates.analysis import (
     Goal,
     Shape,
@@ -330,12 +331,15 @@ def _check_episodes(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
 
 
 RATE_RANGE = "rates, the largest difference and the smallest ratio lie between 0 and 1"
+CONTRADICTION = 1e-9
+"""Two constraints contradict each other if the sum of their violations is always larger."""
 
 
 def check_goal_ranges(cases: Sequence[Case], constraints: Collection[str]) -> Iterator[Diagnostic]:
     """Yield an E305 for each goal without a rate, or that always or never holds for any classifier.
 
-    W305 if that is so at some sweep points only. `constraints` are names.
+    Also for two constraints that contradict each other. W305 if that is so at some sweep points
+    only. `constraints` are names.
     """
     aims = [case.objective.expression for case in cases if case.solver.role != "ignores"]
     if aims and not any(_has_rate(aim) for aim in aims):
@@ -347,6 +351,26 @@ def check_goal_ranges(cases: Sequence[Case], constraints: Collection[str]) -> It
         if fault is not None:
             code, message, hint = fault
             yield Diagnostic(code, message, hint, loc=("constraints", name))
+    found = [_contradictions(case.constraints, list(constraints)) for case in cases]
+    for pair in dict.fromkeys(pair for pairs in found for pair in pairs):
+        everywhere = all(pair in pairs for pairs in found)
+        message = f"no classifier satisfies both '{pair[0]}' and '{pair[1]}'"
+        message += " at some sweep points" * (not everywhere)
+        code = "E305" if everywhere else "W305"
+        yield Diagnostic(code, message, "change the limit of one", loc=("constraints", pair[1]))
+
+
+def _contradictions(constraints: Sequence[Goal], names: Sequence[str]) -> set[tuple[str, str]]:
+    """Return pairs of constraints on the same rates that exclude each other, in order of `names`."""
+    found, known = set(), defaultdict[frozenset[ex.Leaf], list[tuple[str, Affine]]](list)
+    for goal in sorted(constraints, key=lambda goal: names.index(goal.name)):
+        for form in filter(None, map(affine, goal.pieces)):
+            same = known[frozenset(form.coefficients)]
+            for name, other in same:
+                if name != goal.name and (form + other).range()[0] > CONTRADICTION:
+                    found.add((name, goal.name))
+            same.append((goal.name, form))
+    return found
 
 
 def _has_rate(tree: ex.Expression) -> bool:

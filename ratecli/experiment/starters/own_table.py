@@ -65,6 +65,9 @@ THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(,\d{3})+")
 WEIGHT = re.compile(r'"(.*[ _])?weight"', re.IGNORECASE)
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 IN_USE = "decisions in use; to train on them, too, add a copy of the column under another name"
+GAPS = "some values are missing, and only the score is used"
+DROPPED = """
+    # Columns under `drop` are not features; constraints and metrics can still use them."""
 MAX_STRAY_SHARE = 0.1
 """Largest share of texts in a column of numbers."""
 LEAK_AREA = 0.99
@@ -108,8 +111,8 @@ def own_table_starter(request: StarterOptions) -> Starter:
         keys = {"separator": separator, **keys}
     if request.score:
         numbers = features.select_dtypes("number")  # unused, so gaps in them do not matter
-        gappy = [str(each) for each in numbers if numbers[each].isna().any()]
-        keys |= {"scores": [request.score], "drop": [*hidden, *gappy]}
+        left_out = {str(each): GAPS for each in numbers if numbers[each].isna().any()}
+        keys |= {"scores": [request.score], "drop": [*hidden, *left_out]}
     else:
         keys |= {"drop": [*hidden, *left_out]} | ({"missing": "mean"} if gaps else {})
         keys["categorical"] = [str(name) for name in used if _is_code(used[name], groups)]
@@ -118,7 +121,7 @@ def own_table_starter(request: StarterOptions) -> Starter:
     if not request.score or _are_probabilities(frame[request.score]):
         algorithms = {"unconstrained": ""} | algorithms
     keys = {key: value for key, value in keys.items() if value != []}
-    text = _write_starter(request, keys, goals, groups, algorithms)
+    text = _write_starter(request, _entry_lines(keys, left_out), goals, groups, algorithms)
     notes += [f"{'groups':9}{line}" for line in _group_notes(frame, request, groups)]
     if request.target and request.group:
         notes.append("features include the groups: add them to drop to estimate without them")
@@ -446,9 +449,15 @@ def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
     return tuple(dict.fromkeys(shown))
 
 
+def _entry_lines(keys: Mapping[str, Any], left_out: Mapping[str, str]) -> str:
+    """Return the lines of the data set's keys, with the reason for each column that is left out."""
+    reasons = (f"\n    # {name}: {reason}" for name, reason in left_out.items())
+    return _yaml_lines(keys, 4) + DROPPED * ("drop" in keys) + "".join(reasons)
+
+
 def _write_starter(
     request: StarterOptions,
-    keys: Mapping[str, Any],
+    keys: str,
     goals: Sequence[StarterGoal],
     groups: Groups,
     algorithms: Mapping[str, str],
@@ -491,7 +500,7 @@ def _write_starter(
         question=f"{question} {' and '.join(map(str, goals))} cost?",
         path=_yaml(_relative_table_path(request)),
         label=_yaml(request.columns[0]),
-        keys=_yaml_lines(keys, 4),
+        keys=keys,
         bins=f"\nbins:\n{_yaml_lines(groups.bins)}\n" if groups.bins else "",
         groups=f"\ngroups:\n{_yaml_lines(groups.conditions)}\n" if groups.conditions else "",
         deployed=deployed,
