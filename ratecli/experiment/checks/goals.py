@@ -361,7 +361,7 @@ def check_goal_ranges(cases: Sequence[Case], constraints: Collection[str]) -> It
 
 
 def _contradictions(constraints: Sequence[Goal], names: Sequence[str]) -> set[tuple[str, str]]:
-    """Return pairs of constraints on the same rates that exclude each other, in order of `names`."""
+    """Return pairs of constraints that exclude each other, each in the order of `names`."""
     found, known = set(), defaultdict[frozenset[ex.Leaf], list[tuple[str, Affine]]](list)
     for goal in sorted(constraints, key=lambda goal: names.index(goal.name)):
         for form in filter(None, map(affine, goal.pieces)):
