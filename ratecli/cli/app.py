@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -81,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     replace_unencodable(sys.stdout, sys.stderr)
+    gc.set_threshold(100_000)  # plans have many small objects, which Python would often search
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # searching for plugins takes 30 ms
     try:
         app(given, prog_name="ratecli")

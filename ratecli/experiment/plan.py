@@ -27,7 +27,7 @@ from ratecli.experiment.cases import (
 )
 from ratecli.experiment.filter_stage import filter_stage_cases
 from ratecli.ledger.provenance import code_versions
-from ratecli.ledger.records import PlannedTrial, normalize, normalized_key
+from ratecli.ledger.records import PlannedTrial, json_text, json_texts, key_of_texts
 from ratecli.rates import expression as ex
 from ratecli.sampling.resampling import RowFilter, TrainingRowsSpec
 from ratecli.sampling.rows import ExperimentData
@@ -177,14 +177,14 @@ def make_plan(
     return Plan(tuple(planned), tuple(sorted(tasks, key=order)), known)
 
 
-def _family(case: Case, content: Mapping[str, Any]) -> str:
-    """Return `TrialSpec.family` of a trial, whose key is that of `content`."""
+def _family(case: Case, content: Mapping[str, str]) -> str:
+    """Return `TrialSpec.family` of a trial, whose key is that of `content` as JSON."""
     alone = case.guard != MarginSpec() or case.settings or case.solver.most_together == 1
     if alone:
         return ""
     rates = [ex.to_text(leaf) for leaf in ex.leaves(*(goal.expression for goal in case.goals()))]
     rest = {name: each for name, each in content.items() if name not in GOAL_KEYS}
-    return normalized_key(rest | {"rates": rates})
+    return key_of_texts(rest | {"rates": json_text(rates)})
 
 
 def _solved_together(trials: Mapping[str, TrialSpec]) -> Iterator[TrialSpec]:
@@ -233,6 +233,7 @@ class _Planner:
         self.experiment, self.cases, self.data = experiment, cases, data
         self.deployed = experiment.deployed or DeployedSpec.model_construct()
         self.deployed_model = deployed_model
+        self.data_of = cache(data.only)
         self.common = {"versions": code_versions(), "l2": experiment.regularization.l2}
         self.datasets = {
             name: {"digest": table_digest(entry, data.folder), "split": entry.split.stated()}
@@ -247,10 +248,14 @@ class _Planner:
             for key, case in self.filters.items()
             for seed in experiment.seeds
         }
-        self.contents = [self._content(case) for case in cases]
+        own: dict[str, Any] = {"column": self.deployed.column, "of": {}, "deployed": None}
         if deployed_model is not None:
-            for content in self.contents:
-                content["deployed_model"] = hashlib.sha256(deployed_model).hexdigest()
+            own["deployed_model"] = hashlib.sha256(deployed_model).hexdigest()
+        itself = self.deployed.algorithm
+        self.contents = [
+            self._content(case) | json_texts(own | {"itself": itself == case.label})
+            for case in cases
+        ]
 
     def specs_by_case(self) -> Iterator[list[TrialSpec]]:
         """Yield the trials of each case, and of each filter, in the order of seeds."""
@@ -275,22 +280,22 @@ class _Planner:
         for key in self.filters:
             yield [self.filter_specs[key, seed] for seed in self.experiment.seeds]
 
-    def _content(self, case: Case) -> dict[str, Any]:
-        """Return the part of a trial's key that depends on its case alone."""
+    def _content(self, case: Case) -> dict[str, str]:
+        """Return the part of a trial's key that depends on its case alone, as JSON by name."""
         datasets = {name: self.datasets[name] for name in case.datasets}
-        return normalize(self.common | {"datasets": datasets} | case_key_content(case))
+        return json_texts(self.common | {"datasets": datasets} | case_key_content(case))
 
     def _spec(
         self,
         case: Case,
         seed: int,
-        content: Mapping[str, Any],
+        content: Mapping[str, str],
         training_rows: TrainingRowsSpec,
         **references: Any,
     ) -> TrialSpec:
-        key, l2 = normalized_key({**content, "seed": seed}), self.experiment.regularization.l2
-        data = self.data.only(case.datasets)
-        family = _family(case, {**content, "seed": seed})
+        content = {**content, "seed": json_text(seed)}
+        key, l2 = key_of_texts(content), self.experiment.regularization.l2
+        data, family = self.data_of(case.datasets), _family(case, content)
         return TrialSpec(key, seed, case, data, l2, training_rows, family=family, **references)
 
     def _make(
@@ -315,13 +320,14 @@ class _Planner:
             deployed = other.key
             if case.solver.needs_deployed:  # its classifier may have a score as only feature
                 drawing = replace(drawing, score=other.case.sampling.score)
-        column, row_filter = self.deployed.column, None
-        content = self.contents[index] | {"of": of, "deployed": deployed}
-        content |= {"itself": itself, "column": column}
+        row_filter = None
+        content = {**self.contents[index]}
+        if needed:
+            content |= json_texts({"of": of, "deployed": deployed})
         if case.filtering is not None:
             stage = self.filter_specs[case.filtering.key, seed]
             row_filter = RowFilter(stage.key, stage.case.sampling, case.filtering.take)
-            content["filter"] = {"key": row_filter.key, "take": row_filter.take}
+            content |= json_texts({"filter": {"key": row_filter.key, "take": row_filter.take}})
         own = TrainingRowsSpec(drawing, row_filter)
         return self._spec(
             case,
@@ -331,7 +337,7 @@ class _Planner:
             of=of,
             deployed=deployed,
             is_deployed=itself,
-            deployed_column=column,
+            deployed_column=self.deployed.column,
             deployed_model=self.deployed_model,
             other_rows={key: each for key, each in rows.items() if each != own},
         )

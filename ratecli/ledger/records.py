@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # numpy is slow to import
@@ -18,20 +19,19 @@ def trial_key(content: Mapping[str, Any]) -> str:
     1 and 1.0 are equal, and so are a tuple and a list; True differs from 1. Types unknown to JSON
     raise TypeError, since their text may change between runs. NaN raises ValueError.
     """
-    return normalized_key(normalize(content))
+    return key_of_texts(json_texts(content))
 
 
-def normalize(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `content` as JSON has it, with whole numbers as integers."""
-    same: dict[str, Any] = json.loads(
-        json.dumps(content), parse_float=_number, parse_constant=_infinity
-    )
-    return same
+def json_texts(content: Mapping[str, Any]) -> dict[str, str]:
+    """Return each value of `content` as JSON, with whole numbers as integers."""
+    same = json.loads(json.dumps(content), parse_float=_number, parse_constant=_infinity)
+    return {name: json_text(value) for name, value in same.items()}
 
 
-def normalized_key(content: Mapping[str, Any]) -> str:
-    """Return the `trial_key` of content that is normalized already, which takes half the time."""
-    return hashlib.sha256(_text(content).encode()).hexdigest()
+def key_of_texts(texts: Mapping[str, str]) -> str:
+    """Return the `trial_key` of content with these values as JSON, which trials can share."""
+    inside = ",".join(f"{_name_text(name)}:{texts[name]}" for name in sorted(texts))
+    return hashlib.sha256(f"{{{inside}}}".encode()).hexdigest()
 
 
 def random_stream(root_seed: int, *names: str) -> np.random.Generator:
@@ -39,15 +39,18 @@ def random_stream(root_seed: int, *names: str) -> np.random.Generator:
 
     The bit generator is explicit, since NumPy may change its default.
     """
-    digest = hashlib.sha256(_text([int(root_seed), *map(str, names)]).encode()).digest()
+    digest = hashlib.sha256(json_text([int(root_seed), *map(str, names)]).encode()).digest()
     import numpy as np  # noqa: PLC0415
 
     words = [int.from_bytes(digest[at : at + 4], "big") for at in range(0, len(digest), 4)]
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
 
 
-def _text(value: Any) -> str:
+def json_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+_name_text = cache(json_text)
 
 
 def _number(text: str) -> int | float:

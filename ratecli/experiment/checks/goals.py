@@ -345,13 +345,15 @@ def check_goal_ranges(cases: Sequence[Case], constraints: Collection[str]) -> It
     if aims and not any(_has_rate(aim) for aim in aims):
         hint = "write the rates to minimize, such as error"
         yield Diagnostic("E305", "the objective contains no rate", hint, loc=("objective",))
+    # algorithms share the goals of a sweep point
+    goals_at = {tuple(map(id, case.constraints)): case.constraints for case in cases}.values()
     for name in constraints:
-        goals = [goal for case in cases for goal in case.constraints if goal.name == name]
+        goals = [goal for goals in goals_at for goal in goals if goal.name == name]
         fault = _range_error(name, goals) if goals else None
         if fault is not None:
             code, message, hint = fault
             yield Diagnostic(code, message, hint, loc=("constraints", name))
-    found = [_contradictions(case.constraints, list(constraints)) for case in cases]
+    found = [_contradictions(goals, list(constraints)) for goals in goals_at]
     for pair in dict.fromkeys(pair for pairs in found for pair in pairs):
         everywhere = all(pair in pairs for pairs in found)
         message = f"no classifier satisfies both '{pair[0]}' and '{pair[1]}'"
