@@ -46,7 +46,7 @@ from ratecli.api.rows import InputRows
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import Predictions
-from ratecli.runner.trial import goals_with_numbers
+from ratecli.runner.problem import goals_with_numbers
 from ratecli.sampling.rows import TrialData
 from ratecli.sampling.safety_rows import SafetyRows, SafetyTestResult
 from ratecli.solvers.base import Solution

@@ -23,7 +23,7 @@ from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Sample
-from ratecli.runner.trial import training_problem
+from ratecli.runner.problem import training_problem
 from ratecli.sampling.rows import TrialData
 from ratecli.solvers.base import Solution, Solver
 from ratecli.solvers.hull.best import optimize_over_hull

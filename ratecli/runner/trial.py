@@ -12,11 +12,9 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.cases import Case, resolve_goals, uses_deployed_model
+from ratecli.experiment.cases import Case, uses_deployed_model
 from ratecli.experiment.checks.goals import refusal_reason
 from ratecli.experiment.checks.rows import check_known_groups
 from ratecli.experiment.plan import TrialSpec
@@ -31,16 +29,21 @@ from ratecli.ledger.records import (
     random_stream,
 )
 from ratecli.models.base import Classifier
-from ratecli.models.recent import fixed_features, take_rows
+from ratecli.models.recent import fixed_features
 from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, objective_goal
-from ratecli.rates.expression import Leaf
-from ratecli.rates.matrix import Predictions, build_rate_matrix, measure
-from ratecli.rates.table import DEPLOYED
+from ratecli.rates.analysis import PROGRAM_SHAPES, objective_goal
+from ratecli.rates.matrix import Predictions, measure
+from ratecli.runner.problem import (
+    Goals,
+    goals_with_numbers,
+    penalty,
+    rate_leaves,
+    reference_value,
+    training_problem,
+)
 from ratecli.sampling.deployed import (
     column_classifier,
-    deployed_predictions,
     with_classifier_decisions,
     with_stored_decisions,
 )
@@ -49,8 +52,7 @@ from ratecli.sampling.filter_summary import summarize_filters
 from ratecli.sampling.group_rates import group_rates
 from ratecli.sampling.logs import effective_rows
 from ratecli.sampling.rows import NoRowsKeptError, TrialData, load_training_rows, load_trial_data
-from ratecli.sampling.safety_rows import SafetyRows, rates_on_split
-from ratecli.sampling.undefined import check_defined_ratios, empty_rate
+from ratecli.sampling.safety_rows import SafetyRows
 from ratecli.sampling.violation_pieces import violation_pieces
 from ratecli.solvers.base import Solution
 from ratecli.solvers.fit_cache import FitCache, cache_adjusted_time, shared_fits
@@ -59,9 +61,6 @@ from ratecli.solvers.liblinear import import_sklearn_linear
 from ratecli.solvers.margin import solve_with_margin
 from ratecli.solvers.problem import ERROR_RATE, Problem
 from ratecli.solvers.tuned import solve_tuned
-
-Goals = tuple[Goal, tuple[Goal, ...]]
-"""The objective and the constraints."""
 
 _STARTED_TOGETHER = FitCache[Mapping[str, Callable[[], Solution] | None]](2)
 """The common work of blocks of trials: what returns the solution of each, by its key."""
@@ -261,15 +260,17 @@ class Trial:
             ]
             solution = solve_tuned(settings, case.guard, problem, make_rng)
         elif self.spec.together and problem.X.shape[1] <= MAX_FEATURES_TOGETHER:
-            solution = self._solve_together(problem, make_rng())
+            solution = self._solve_together(problem, make_rng)
         else:
             solution = solve_with_margin(case.solver, case.guard, problem, make_rng())
         return self.measure(problem, solution)
 
-    def _solve_together(self, problem: Problem, rng: np.random.Generator) -> Solution:
+    def _solve_together(
+        self, problem: Problem, make_rng: Callable[[], np.random.Generator]
+    ) -> Solution:
         """Return the solution; the first trial of a block does the common work of all."""
         key, together, solver = self.spec.key, self.spec.together, self.spec.case.solver
-        own = _rate_leaves(problem.objective, problem.constraints)
+        own = rate_leaves(problem.objective, problem.constraints)
 
         def start_all() -> dict[str, Callable[[], Solution] | None]:
             problems = {key: problem}
@@ -279,13 +280,16 @@ class Trial:
                 trial = replace(self, spec=replace(self.spec, key=other, case=case))
                 with suppress(FaultError):  # which the other trial reports
                     found = trial.with_goals(problem)
-                    if _rate_leaves(found.objective, found.constraints) == own:
+                    if rate_leaves(found.objective, found.constraints) == own:
                         problems[other] = found
-            started = solver.solve_together([*problems.values()], rng, lambda _: None)
+            try:
+                started = solver.solve_together([*problems.values()], make_rng(), lambda _: None)
+            except Exception:  # noqa: BLE001  the trial that causes it fails again, alone
+                return {}
             return dict(zip(problems, started, strict=True))
 
         finish = _STARTED_TOGETHER.get("".join(together).encode(), start_all).get(key)
-        return finish() if finish else solver.solve(problem, rng, lambda _: None)
+        return finish() if finish else solver.solve(problem, make_rng(), lambda _: None)
 
     def with_goals(self, problem: Problem) -> Problem:
         """Return the problem, and its validation data, with the goals of this trial."""
@@ -397,7 +401,7 @@ class Trial:
         """Return the values of metrics on a split; NaN for an algorithm without a solution."""
 
         def value_of(node: ex.AlgorithmMetric) -> float:
-            return _reference_value(self.rows, split, self.reference, node)
+            return reference_value(self.rows, split, self.reference, node)
 
         return measure(metrics, self.rows.sample, split, predictions, value_of)
 
@@ -456,122 +460,6 @@ class Trial:
                 if objective < best.get(split, math.inf) and allowed:
                     best[split] = objective
         return best
-
-
-def goals_with_numbers(
-    case: Case, rows: TrialData, reference: Mapping[str, Predictions], split: str
-) -> Goals:
-    """Return the experiment's objective and constraints with values for `of(...)`.
-
-    References to another algorithm are measured on the split that the goal is evaluated on.
-    """
-
-    def without_split(part: ex.Expression) -> ex.Expression | None:
-        """Remove the split that `ratecli.experiment` added on reading."""
-        return replace(part, split=None) if isinstance(part, ex.MeasuredNode) else None
-
-    def value_of(node: ex.AlgorithmMetric) -> float:
-        moved = replace(node, metric=ex.transform(node.metric, without_split))
-        value = _reference_value(rows, split, reference, moved)
-        if not math.isfinite(value):
-            where = "training" if split == "train" else split
-            message = f"'{ex.to_text(node)}' is {value} on {where} rows: goals need a number"
-            raise FaultError(Diagnostic("E311", message, None, node.span))
-        return value
-
-    return resolve_goals(case, value_of)
-
-
-def _reference_value(
-    rows: TrialData, split: str, reference: Mapping[str, Predictions], node: ex.AlgorithmMetric
-) -> float:
-    """Return a metric of another algorithm, or of the deployed model, on the same split.
-
-    NaN if that algorithm found no solution.
-    """
-    deployed = node.algorithm == DEPLOYED
-    if not deployed and node.algorithm not in reference:
-        return math.nan
-    other = deployed_predictions(rows.sample) if deployed else reference[node.algorithm]
-    return measure([node.metric], rows.sample, split, other)[0]
-
-
-def training_problem(
-    rows: TrialData, objective: Goal, constraints: tuple[Goal, ...], l2: float | str
-) -> Problem:
-    """Return the problem of optimizing the goals on the training set.
-
-    Raises
-    ------
-    FaultError
-        E306, E408 if a rate of a goal has no rows to average over, E311 if a ratio is undefined.
-    """
-    train = np.flatnonzero(rows.sample.rows(ex.ALL_ROWS, "train"))
-    goals = (objective, *constraints)
-    leaves, in_ratios = _rate_leaves(objective, constraints)
-    matrix = build_rate_matrix([*leaves, ERROR_RATE, *in_ratios], rows.sample, "train")
-    if rows.sample.logs is not None and math.isnan(matrix.c[matrix.index()[ERROR_RATE]]):
-        matrix = matrix.zero(ERROR_RATE)  # without labels, algorithms use the objective instead
-    empty = {leaf for leaf, c in zip(matrix.leaves, matrix.c, strict=True) if math.isnan(c)}
-    if empty & set(leaves):
-        raise FaultError([empty_rate(leaf, rows.sample) for leaf in leaves if leaf in empty])
-    undefined = check_defined_ratios([goal.expression for goal in goals], rows.sample)
-    if undefined:
-        raise FaultError(undefined)
-    problem = Problem(
-        rates=matrix.on(train),
-        objective=objective,
-        constraints=constraints,
-        l2=penalty(l2, rows),
-        label_range=rows.sample.label_range,
-        **_row_fields(rows, leaves, train),
-    )
-    moved = [replace(leaf, split=None) for leaf in matrix.leaves]  # goals may specify @train
-    others, held_out = rates_on_split(moved, rows.sample, "validation")
-    if not len(held_out):
-        return problem
-    rates = replace(others, leaves=matrix.leaves)
-    rates = rates if problem.labelled else rates.zero(ERROR_RATE)
-    validation = replace(problem, rates=rates, **_row_fields(rows, leaves, held_out))
-    return replace(problem, validation=validation)
-
-
-def _rate_leaves(
-    objective: Goal, constraints: Sequence[Goal]
-) -> tuple[Sequence[Leaf], Sequence[Leaf]]:
-    """Return the rates of the goals' pieces, and those of the constraints' ratios."""
-    goals = (objective, *constraints)
-    pieces = [piece for goal in goals for piece in goal.pieces]
-    return ex.leaves(*pieces), ex.leaves(*(ratio for goal in constraints for ratio in goal.ratios))
-
-
-def penalty(l2: float | str, rows: TrialData) -> float:
-    """Return the number that `l2` stands for: a/n is a divided by the number of training rows."""
-    if not isinstance(l2, str):
-        return l2
-    train = np.flatnonzero(rows.sample.rows(ex.ALL_ROWS, "train"))
-    n = rows.counted(train) / rows.levels  # copies of a row count once
-    return float(l2.removesuffix("/n")) / n
-
-
-def _row_fields(rows: TrialData, leaves: Sequence[Leaf], some: NDArray[np.intp]) -> dict[str, Any]:
-    """Return the fields of a problem that hold selected rows.
-
-    `slices` has the members of each slice that the rates use, by its text, and `known` the rows
-    that have a value in each column of these slices.
-    """
-    sample = rows.sample
-    wheres = dict.fromkeys(leaf.where.visible for leaf in leaves)
-    columns = dict.fromkeys(each.column for leaf in leaves for each in leaf.where.atoms)
-    return {
-        "X": take_rows(rows.X, some),
-        "label": sample.label[some],
-        "slices": {str(where): sample.rows(where)[some] for where in wheres},
-        "known": {name: np.asarray(pd.notna(sample.columns[name]))[some] for name in columns},
-        "stream": None if rows.stream is None else rows.stream[some],
-        "column_layout": rows.layout,
-        "episodes": rows.episodes,
-    }
 
 
 def solution_status(

@@ -12,6 +12,7 @@ from ratecli.ledger.records import BEST_CONSTANT_KEY
 from ratecli.models.storage import loads
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.rows import load_trial_data
+from ratecli.solvers.players.solver import ThreePlayer
 
 PARITY = "positive_rate[women] >= 0.9 * positive_rate[men]"
 BASE = """
@@ -243,14 +244,38 @@ seeds: 2
 """
 
 
-def test_trials_that_differ_in_goals_alone_are_solved_together_with_equal_results(folder):
-    path = write(folder, SWEPT)
+REFERRING = (
+    SWEPT.replace("sweep: {kappa: [0.5, 0.7, 0.9]}\n", "")
+    .replace("sweep: {steps", "sweep: {kappa: [0.5, 0.7, 0.9], steps")
+    .replace("as: new_rows", "sweep: {kappa: [0.5]}, as: new_rows")
+    .replace("'positive_rate", "'of(unconstrained, error) + positive_rate")
+    .replace("drop: [old]", "drop: [old], split: {train: 0.6, validation: 0.2, test: 0.2}")
+)
+
+
+@pytest.mark.parametrize("text", [SWEPT, REFERRING], ids=["plain", "of and validation rows"])
+@pytest.mark.parametrize("fails", [True, False])
+def test_trials_that_differ_in_goals_alone_are_solved_together_with_equal_results(
+    folder, monkeypatch, text, fails
+):
+    """If the common work fails, each trial is solved alone."""
+    started = list[int]()
+
+    def start(solver, problems, *more):
+        started.append(len(problems))
+        return 1 / 0 if fails else solve_together(solver, problems, *more)
+
+    solve_together = ThreePlayer.solve_together
+    monkeypatch.setattr(ThreePlayer, "solve_together", start)
+    path = write(folder, text)
     tasks = [task.payload for task in prepare(path).plan.tasks]
     points = {spec.key: {**spec.case.point, "seed": spec.seed} for spec in tasks}
     for spec in tasks:
         together = [points[key] for key in spec.together]
         assert len(together) == (3 if spec.case.label == "three_player" else 0)
         assert all(each | {"kappa": 0} == points[spec.key] | {"kappa": 0} for each in together)
+    free = {spec.key: run_trial(spec, {}) for spec in tasks if spec.case.label == "unconstrained"}
     for spec in filter(lambda spec: spec.together, tasks):
-        found, alone = run_trial(spec, {}), run_trial(replace(spec, together={}), {})
+        found, alone = run_trial(spec, free), run_trial(replace(spec, together={}), free)
         assert (found.models, found.values) == (alone.models, alone.values)
+    assert started == [3] * 4
