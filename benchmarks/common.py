@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ratecli.rates.parser import parse_conditions
-from ratecli.rates.resolve import Scope
+from ratecli.rates.scope import Scope
 
 SCOPE = Scope(groups={name: parse_conditions(f"sex = {value}")
                       for name, value in (("women", "Female"), ("men", "Male"))})  # fmt: skip

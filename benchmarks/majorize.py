@@ -28,7 +28,8 @@ from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
 from ratecli.rates.analysis import constraint_goal, objective_goal
 from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
-from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
+from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
+from ratecli.rates.scope import Scope
 from ratecli.runner.trial import training_problem
 from ratecli.runner.workers import limit_to_one_thread
 from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data

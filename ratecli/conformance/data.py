@@ -33,8 +33,9 @@ from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.metrics import find_rate, metric_error
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import LoggedRanges, Scope, resolve
+from ratecli.rates.resolve import resolve
 from ratecli.rates.sample import Logs, Sample
+from ratecli.rates.scope import LoggedRanges, Scope
 from ratecli.rates.table import OUTCOME, Composite, Rate
 
 MIN_ROWS = 200

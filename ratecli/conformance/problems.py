@@ -21,8 +21,9 @@ from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.parser import parse_constraint, parse_expression
-from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
+from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Sample
+from ratecli.rates.scope import Scope
 from ratecli.runner.problem import training_problem
 from ratecli.sampling.rows import TrialData
 from ratecli.solvers.base import Solution, Solver

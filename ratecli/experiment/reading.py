@@ -52,7 +52,7 @@ from ratecli.rates.expression import Expression, Slice
 from ratecli.rates.functions import Interval
 from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
-from ratecli.rates.resolve import Conditions, LoggedRanges, Scope
+from ratecli.rates.scope import Conditions, LoggedRanges, Scope, check_condition
 from ratecli.rates.syntax import Condition, Relation, SyntaxNode
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import DEFAULT_LEVEL, MarginSpec
@@ -251,12 +251,12 @@ class ExperimentReader:
                     self.groups[pool][name] = self.rules.groups[loc]
                     with self._resolving(loc, pool):
                         for condition in Slice((), self.rules.groups[loc]).atoms:
-                            rs.check_condition(condition, scope)
+                            check_condition(condition, scope)
             for name, cuts in self.experiment.bins.items():
                 pools = (self.columns or {}).values()
                 if name in (scope.columns or ()) or not any(name in each.values for each in pools):
                     with self._resolving(("bins", name), pool):
-                        rs.check_condition(Condition(name, ">=", cuts), scope)
+                        check_condition(Condition(name, ">=", cuts), scope)
         unset = {}  # names that vary for other algorithms only
         for name in set(self.experiment.swept_names()) - point.keys():
             hint = f"say sweep: {{{name}: [1]}} in its entry, or sweep it for all algorithms"

@@ -17,7 +17,7 @@ from ratecli.config.safety import AIM_RANGE, DEFAULT_DELTA, PROBABILITY_RANGE, S
 from ratecli.config.sweep import SweepPoint, SweepValue, sweep_points
 from ratecli.config.validation import describe_type, quote_value
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
-from ratecli.rates.resolve import Scope
+from ratecli.rates.scope import Scope
 from ratecli.sampling.resampling import Holdout
 
 SAFETY_TEST_VERSION = 2

@@ -11,8 +11,8 @@ import numpy as np
 
 from ratecli.datasets.columns import LazyMapping
 from ratecli.rates.expression import Slice
-from ratecli.rates.resolve import Conditions
 from ratecli.rates.sample import Mask, Sample
+from ratecli.rates.scope import Conditions
 
 
 @dataclass(frozen=True)

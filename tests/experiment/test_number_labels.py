@@ -11,7 +11,8 @@ from ratecli.experiment.prepare import check_file, prepare
 from ratecli.models.storage import loads
 from ratecli.rates.analysis import objective_goal
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import Scope, resolve
+from ratecli.rates.resolve import resolve
+from ratecli.rates.scope import Scope
 from ratecli.runner.trial import training_problem
 from ratecli.sampling.rows import TrialData, load_trial_data
 from ratecli.solvers.seldonian.scores import score_model_of

@@ -15,8 +15,8 @@ from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix, build_rate_matrix
-from ratecli.rates.resolve import Scope
 from ratecli.rates.sample import Sample
+from ratecli.rates.scope import Scope
 
 GROUPS = frozenset({"g", "h"})
 

@@ -13,14 +13,9 @@ from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds, build_rate_matrix
 from ratecli.rates.parser import parse_constraint, parse_expression
-from ratecli.rates.resolve import (
-    LoggedRanges,
-    Scope,
-    constraint_differences,
-    resolve,
-    violation_expression,
-)
+from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Logs, Sample
+from ratecli.rates.scope import LoggedRanges, Scope
 from ratecli.solvers.base import Solution, Solver
 from ratecli.solvers.problem import ERROR_RATE, Problem
 

@@ -9,7 +9,8 @@ import pytest
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates.expression import Expression
 from ratecli.rates.parser import parse_conditions, parse_expression
-from ratecli.rates.resolve import LoggedRanges, Scope, resolve
+from ratecli.rates.resolve import resolve
+from ratecli.rates.scope import LoggedRanges, Scope
 
 VALUES: dict[str, Sequence[str | float]] = {
     "sex": ("Female", "Male"),

@@ -9,8 +9,9 @@ import numpy as np
 from ratecli.rates.expression import Expression
 from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.parser import parse_conditions, parse_expression
-from ratecli.rates.resolve import LoggedRanges, Scope, resolve
+from ratecli.rates.resolve import resolve
 from ratecli.rates.sample import Logs, Sample
+from ratecli.rates.scope import LoggedRanges, Scope
 from ratecli.rates.table import DECISION_MEASUREMENTS, RATES
 
 ROW_RATES = {name: rate for name, rate in RATES.items() if rate.of in DECISION_MEASUREMENTS}

@@ -8,7 +8,8 @@ from ratecli.errors import FaultError
 from ratecli.rates.analysis import Goal, constraint_goal
 from ratecli.rates.expression import Expression, Leaf, evaluate
 from ratecli.rates.parser import parse_constraint, parse_expression
-from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
+from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
+from ratecli.rates.scope import Scope
 from ratecli.rates.syntax import Condition
 
 OPERATORS = ["+", "-", "*", "/", "**"]

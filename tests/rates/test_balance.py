@@ -22,8 +22,9 @@ from ratecli.rates.analysis import Curvature, Shape, curvature, interval, shape
 from ratecli.rates.expression import Disclosure
 from ratecli.rates.matrix import Predictions, disclosivity, measure
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import Scope, resolve
+from ratecli.rates.resolve import resolve
 from ratecli.rates.sample import Floats, Sample
+from ratecli.rates.scope import Scope
 from ratecli.rates.tangent import tangent, values
 
 SEEDS = st.integers(0, 2**32 - 1)

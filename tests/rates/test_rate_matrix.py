@@ -24,8 +24,9 @@ from ratecli.rates.matrix import (
     measure,
 )
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import Scope, resolve
+from ratecli.rates.resolve import resolve
 from ratecli.rates.sample import Sample
+from ratecli.rates.scope import Scope
 from ratecli.rates.table import RATES
 
 SEEDS = st.integers(0, 2**32 - 1)

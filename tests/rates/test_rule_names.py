@@ -19,13 +19,12 @@ from ratecli.rates.expression import AlgorithmMetric, Apply, Constant, Expressio
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.parser import MAX_LENGTH, parse_conditions, parse_constraint, parse_expression
 from ratecli.rates.resolve import (
-    Scope,
-    check_condition,
     constraint_differences,
     left_out_groups,
     resolve,
     violation_expression,
 )
+from ratecli.rates.scope import Scope, check_condition
 from ratecli.rates.syntax import Condition
 from ratecli.rates.table import BALANCE_METRICS, COMPOSITES, MEASURES, METRICS, SYNONYMS, TEMPLATES
 

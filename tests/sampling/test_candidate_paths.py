@@ -8,8 +8,9 @@ from ratecli.certify.trees import SafetyTestSpec
 from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import constraint_goal
 from ratecli.rates.parser import parse_constraint
-from ratecli.rates.resolve import Scope, constraint_differences, violation_expression
+from ratecli.rates.resolve import constraint_differences, violation_expression
 from ratecli.rates.sample import Sample
+from ratecli.rates.scope import Scope
 from ratecli.sampling.rows import TrialData
 from ratecli.sampling.safety_rows import SafetyRows
 from ratecli.solvers.base import Solution

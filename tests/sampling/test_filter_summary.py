@@ -13,7 +13,8 @@ from ratecli.ledger.records import FILTERS_KEY
 from ratecli.models.storage import loads
 from ratecli.rates.analysis import objective_goal
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import Scope, resolve
+from ratecli.rates.resolve import resolve
+from ratecli.rates.scope import Scope
 from ratecli.sampling.filter_summary import joint_rate_groups
 from ratecli.sampling.rows import load_trial_data
 

@@ -12,7 +12,8 @@ from ratecli.models.linear import Threshold
 from ratecli.models.storage import loads
 from ratecli.rates.matrix import measure
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import Scope, resolve
+from ratecli.rates.resolve import resolve
+from ratecli.rates.scope import Scope
 from ratecli.runner.trial import training_problem
 from ratecli.sampling.rows import TrialData, features_at_levels, load_trial_data
 

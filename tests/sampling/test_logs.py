@@ -14,8 +14,9 @@ from ratecli.experiment.prepare import prepare
 from ratecli.ledger.view import Ledger
 from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import LoggedRanges, Scope, resolve
+from ratecli.rates.resolve import resolve
 from ratecli.rates.sample import Logs, Sample
+from ratecli.rates.scope import LoggedRanges, Scope
 from ratecli.report.write import summary_markdown
 from ratecli.sampling.logs import effective_rows
 from ratecli.sampling.rows import load_trial_data

@@ -6,8 +6,9 @@ import pytest
 from ratecli.rates.analysis import constraint_goal
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.parser import parse_constraint
-from ratecli.rates.resolve import Scope, constraint_differences, violation_expression
+from ratecli.rates.resolve import constraint_differences, violation_expression
 from ratecli.rates.sample import Sample
+from ratecli.rates.scope import Scope
 from ratecli.sampling.rows import TrialData
 from ratecli.sampling.violation_pieces import violation_pieces
 

@@ -16,7 +16,8 @@ from ratecli.rates.analysis import find_two_sided_rate
 from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import Scope, resolve
+from ratecli.rates.resolve import resolve
+from ratecli.rates.scope import Scope
 from ratecli.rates.table import RATES
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram

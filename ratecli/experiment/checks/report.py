@@ -30,7 +30,8 @@ from ratecli.experiment.filter_stage import filter_metric_names
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import Scope, resolve
+from ratecli.rates.resolve import resolve
+from ratecli.rates.scope import Scope
 from ratecli.sampling.filter_summary import joint_rate_groups
 from ratecli.sampling.rows import ExperimentData
 

@@ -42,8 +42,9 @@ from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.experiment.starters.goals import StarterGoal, find_goals
 from ratecli.experiment.starters.options import Starter, StarterOptions
 from ratecli.rates.expression import Slice
-from ratecli.rates.resolve import MIN_ROWS, Conditions, cut_groups
+from ratecli.rates.resolve import MIN_ROWS, cut_groups
 from ratecli.rates.sample import Floats, Mask
+from ratecli.rates.scope import Conditions
 from ratecli.rates.syntax import Condition, parse_number, quote
 from ratecli.rates.table import MEASURES
 from ratecli.solvers.margin import DEFAULT_LEVEL, EXTRA_NOISE

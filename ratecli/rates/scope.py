@@ -1,0 +1,121 @@
+"""What names in rules mean: groups, columns with their values, sweep names, logged decisions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ratecli.errors import Diagnostic, Span, did_you_mean
+from ratecli.rates import syntax
+from ratecli.rates.functions import Interval
+from ratecli.rates.syntax import Clause, Condition, refuse
+from ratecli.rates.table import Rate
+
+ValueLookup = Callable[[str], Sequence[str | float] | None]
+Conditions = tuple[Clause, ...]
+
+
+def placeholder_values(column: str) -> Sequence[str | float]:
+    """Return two made-up values for a column of unread data: enough to find the class of a goal."""
+    return (f"{column}_1", f"{column}_2")
+
+
+@dataclass(frozen=True)
+class LoggedRanges:
+    """Smallest and largest possible value of each logged outcome, and the largest weight.
+
+    The weights are importance weights. All are infinite where unknown. `episodes` says whether the
+    decisions form episodes, `span` is the largest sum of the discounts of an episode's steps, and
+    `true_returns` whether expected returns of policies are known. `actions` are columns that are
+    known only after the logged decision: actions and outcomes.
+    """
+
+    outcomes: Mapping[str, Interval]
+    weight: float = math.inf
+    episodes: bool = False
+    span: float = math.inf
+    true_returns: bool = False
+    actions: frozenset[str] = frozenset()
+
+    def of(self, rate: Rate) -> Interval:
+        """Return the smallest and largest possible value of a row in a rate of logged decisions."""
+        if rate.outcome_source == "model" or (self.episodes and not rate.outcome):
+            return -math.inf, math.inf
+        low, high = self.outcomes[rate.outcome] if rate.outcome else (0.0, 1.0)
+        if self.episodes:
+            return min(0.0, low and low * self.span), max(0.0, high and high * self.span)
+        if not rate.weight_power:
+            return low, high
+        weight = self.weight**rate.weight_power
+        return min(0.0, low and low * weight), max(0.0, high and high * weight)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The meaning of names in an experiment.
+
+    Attributes
+    ----------
+    datasets, groups, algorithms
+        Names of data sets; groups with their conditions; labels of algorithms that `of` may name.
+    parameters
+        Sweep names with their values at the current sweep point.
+    unset
+        Sweep names without a value at this point, each with the diagnostic to raise if it is used.
+    values
+        Return the values of a column over all data sets, None if there is no such column.
+    columns
+        All column names, for suggestions in messages; None if no data was read.
+    count
+        Return the number of rows for which conditions hold; None if rows are not counted.
+    bins
+        For columns of numbers, the increasing values at which `by=` cuts them.
+    logged
+        What is known about logged decisions, None if no data set has any.
+    """
+
+    datasets: frozenset[str] = frozenset()
+    groups: Mapping[str, Conditions] = field(default_factory=dict)
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    unset: Mapping[str, Diagnostic] = field(default_factory=dict)
+    algorithms: frozenset[str] = frozenset()
+    values: ValueLookup = placeholder_values
+    columns: frozenset[str] | None = None
+    count: Callable[[Conditions], int] | None = None
+    bins: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    logged: LoggedRanges | None = None
+
+
+def check_condition(condition: Condition, scope: Scope) -> None:
+    """Raise E205 for an unknown column, E206 for a value that no data set contains."""
+    column, span = condition.column, condition.span
+    known = column_values(column, span, scope)
+    if scope.columns is None:
+        return
+    texts = list(map(syntax.value_text, known))
+    if condition.op in {"=", "!="}:
+        for value in map(syntax.value_text, condition.values):
+            if value not in texts:
+                help_ = did_you_mean(value, texts, "values")
+                if syntax.DATE.fullmatch(value) and all(map(syntax.has_time, texts)):
+                    help_ = f"its values are times: write {column} >= {value} and {column} < ..."
+                refuse("E206", f"'{value}' is not a value of '{column}'", span, help_)
+    elif condition.date:
+        if wrong := [text for text in texts if not condition.has_date(text)]:
+            message = f"'{condition}' compares dates, but '{column}' contains '{wrong[0]}'"
+            refuse("E206", message, span, "write dates as year-month-day, as in 2024-05-31")
+    elif words := [str(value) for value in known if math.isnan(syntax.parse_number(value))]:
+        message = f"'{condition.op}' compares numbers, but '{column}' contains text"
+        hint = f"compare with = or !=; values: {', '.join(words[:12])}"
+        if all(syntax.DATE.fullmatch(word) or syntax.has_time(word) for word in words):
+            hint = f"write a date, as in {column} {condition.op} {words[0][:10]}"
+        refuse("E206", message, span, hint)
+
+
+def column_values(column: str, span: Span, scope: Scope) -> Sequence[str | float]:
+    values = scope.values(column)
+    if values is None:
+        help_ = did_you_mean(column, scope.columns or (), "columns")
+        refuse("E205", f"there is no column '{column}'", span, help_)
+    return values
