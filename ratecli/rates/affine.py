@@ -8,7 +8,7 @@ ratio is undefined and the affine form holds with equality.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ratecli.rates import expression as ex
@@ -39,6 +39,11 @@ class Affine:
     def __mul__(self, factor: float) -> Affine:
         scaled = {leaf: factor * value for leaf, value in self.coefficients.items() if factor}
         return Affine(scaled, factor * self.constant)
+
+    @property
+    def key(self) -> Hashable:
+        """What equal forms have in common."""
+        return frozenset(self.coefficients.items()), self.constant
 
     def range(self) -> Interval:
         """Return the minimum and maximum over all possible rates (see `group_by_joint_bound`)."""
@@ -144,6 +149,20 @@ class RatioSum:
         (ratio,) = self.ratios
         constant = ratio.denominator * self.affine.constant
         return ratio.numerator + constant, ratio.denominator
+
+    def terms(self) -> dict[Hashable, tuple[float, Interval]]:
+        """Return the coefficient and the range of each rate and each ratio, by what identifies it.
+
+        Equal ratios of several sums have the same key, up to rounding of a common factor.
+        """
+        found: dict[Hashable, tuple[float, Interval]] = {
+            leaf: (factor, leaf.rate.range) for leaf, factor in self.affine.coefficients.items()
+        }
+        for ratio in self.ratios:
+            factor = next(iter(ratio.numerator.coefficients.values()), ratio.numerator.constant)
+            unit = replace(ratio, numerator=ratio.numerator * (1 / factor))
+            found[unit.numerator.key, unit.denominator.key] = factor, unit.range()
+        return found
 
 
 def affine(node: Expression) -> Affine | None:

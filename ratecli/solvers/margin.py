@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import affine
+from ratecli.rates.affine import ratio_sum
 from ratecli.rates.analysis import Goal
 from ratecli.rates.matrix import PRIOR_ROWS, unseen_variance
 from ratecli.rates.tangent import any_undefined, tangent, values
@@ -30,7 +30,7 @@ from ratecli.solvers.seldonian.scores import (
 )
 from ratecli.solvers.seldonian.solver import PASS_KEY
 
-GUARD_VERSION = 10
+GUARD_VERSION = 11
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of times that a problem is solved."""
@@ -586,15 +586,16 @@ def _tighten_problem(problem: Problem, by: Array) -> Problem:
 
 
 def _can_hold(goals: Sequence[Goal]) -> bool:
-    """Return whether some rates in their ranges satisfy all pieces that are affine."""
-    forms = [form for goal in goals for piece in goal.pieces if (form := affine(piece))]
-    leaves = list(dict.fromkeys(leaf for form in forms for leaf in form.coefficients))
-    if not leaves:
-        return all(form.constant <= 0 for form in forms)
+    """Return whether some rates and ratios in their ranges satisfy all pieces linear in them."""
+    forms = [form for goal in goals for piece in goal.pieces if (form := ratio_sum(piece))]
+    terms = [form.terms() for form in forms]
+    ranges = {key: span for each in terms for key, (_, span) in each.items()}
+    if not ranges:
+        return all(form.affine.constant <= 0 for form in forms)
     found = linprog(
-        np.zeros(len(leaves)),
-        [[form.coefficients.get(leaf, 0.0) for leaf in leaves] for form in forms],
-        [-form.constant for form in forms],
-        bounds=[leaf.rate.range for leaf in leaves],
+        np.zeros(len(ranges)),
+        [[each[key][0] if key in each else 0.0 for key in ranges] for each in terms],
+        [-form.affine.constant for form in forms],
+        bounds=[*ranges.values()],
     )
     return bool(found.status != INFEASIBLE_PROGRAM)

@@ -74,8 +74,10 @@ def on_grid(program: RateProgram, rates: np.ndarray, steps: int) -> float:
     return float(np.fmin.reduce(values[program.excess(mixtures.T) <= 1e-9], initial=np.inf))
 
 
-def best_mixture(program: RateProgram, rates: np.ndarray, gap: float = GAP) -> HullOptimum:
-    return optimize_over_hull(program, RatePoints.classifiers(rates), gap)
+def best_mixture(
+    program: RateProgram, rates: np.ndarray, gap: float = GAP, nodes: int = search.MAX_NODES
+) -> HullOptimum:
+    return optimize_over_hull(program, RatePoints.classifiers(rates), gap, nodes=nodes)
 
 
 @pytest.mark.parametrize(
@@ -157,11 +159,10 @@ def test_interrupted_search_still_finds_a_feasible_point(seed, monkeypatch):
     assert whole.value - 5 * gap <= whole.bound <= whole.value
     assert (program.excess(whole.rates) <= 5e-7) == whole.feasible
     candidates = search._candidate_points
-    monkeypatch.setattr(search, "MAX_NODES", 60)
     monkeypatch.setattr(  # find no point in the first search
         search, "_candidate_points", lambda of, node: candidates(of, node) if of.elastic else []
     )
-    found = best_mixture(program, rates, gap)
+    found = best_mixture(program, rates, gap, nodes=60)
     assert found.feasible == whole.feasible
     if found.feasible:
         assert program.excess(found.rates) <= 5e-7

@@ -19,7 +19,7 @@ from ratecli.experiment.choices import in_order_of_choice, use_of
 from ratecli.experiment.options import usable_solvers
 from ratecli.experiment.safety import merged_safety, own_safety_keys
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import Affine, affine, disclosure_bound
+from ratecli.rates.affine import disclosure_bound
 from ratecli.rates.analysis import (
     Goal,
     Shape,
@@ -364,14 +364,14 @@ def check_goal_ranges(cases: Sequence[Case], constraints: Collection[str]) -> It
 
 def _contradictions(constraints: Sequence[Goal], names: Sequence[str]) -> set[tuple[str, str]]:
     """Return pairs of constraints that exclude each other, each in the order of `names`."""
-    found, known = set(), defaultdict[frozenset[ex.Leaf], list[tuple[str, Affine]]](list)
+    found, known = set(), defaultdict[frozenset[ex.Leaf], list[tuple[str, ex.Expression]]](list)
     for goal in sorted(constraints, key=lambda goal: names.index(goal.name)):
-        for form in filter(None, map(affine, goal.pieces)):
-            same = known[frozenset(form.coefficients)]
+        for piece in goal.pieces:
+            same = known[frozenset(ex.leaves(piece))]
             for name, other in same:
-                if name != goal.name and (form + other).range()[0] > CONTRADICTION:
+                if name != goal.name and interval(ex.add(piece, other))[0] > CONTRADICTION:
                     found.add((name, goal.name))
-            same.append((goal.name, form))
+            same.append((goal.name, piece))
     return found
 
 

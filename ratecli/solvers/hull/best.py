@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -273,6 +273,9 @@ class HullOptimum:
         Tangents of the program's curves, for a relaxation over more points.
     feasible
         Whether it satisfies the constraints.
+    complete
+        Whether the search ended before its maximum number of boxes, or proved that no point
+        satisfies the constraints.
     """
 
     weights: Array
@@ -283,34 +286,42 @@ class HullOptimum:
     multipliers: Array
     tangents: Tangents
     feasible: bool
+    complete: bool = True
 
 
 def optimize_over_hull(
-    program: RateProgram, points: RatePoints, gap: float, tangents: Tangents = ()
+    program: RateProgram,
+    points: RatePoints,
+    gap: float,
+    tangents: Tangents = (),
+    nodes: int = MAX_NODES,
 ) -> HullOptimum | None:
     """Return the best point of a hull, up to a gap between value and bound.
 
     If the relaxation has no levels, its first program is exact. Otherwise boxes of levels are split
-    in two at the level with the largest error. After `MAX_NODES` boxes, or if a box was dropped
-    that could neither be split nor gave a point, the bound is still valid, but may be further than
-    `gap` away.
+    in two at the level with the largest error. After a number of boxes, `nodes`, or if a box was
+    dropped that could neither be split nor gave a point, the bound is still valid, but may be
+    further than `gap` away.
 
     If no point was found that satisfies all constraints, a point of least violation is searched
     for. It counts as feasible if it satisfies them after all; None if a constraint is undefined at
     all points.
     """
     relaxation = Relaxation(program, points, tangents=tangents)
-    search = _BranchAndBound(relaxation, gap)
+    search = _BranchAndBound(relaxation, gap, nodes)
     if search.found is not None:
-        return _polished_optimum(relaxation, search.found, search.upper, search.bound)
-    nearest = _BranchAndBound(Relaxation(program, points, elastic=True), gap)
+        found = _polished_optimum(relaxation, search.found, search.upper, search.bound)
+        return replace(found, complete=search.complete)
+    nearest = _BranchAndBound(Relaxation(program, points, elastic=True), gap, nodes)
     if nearest.found is None:
         return None
-    value = _point_value(relaxation, nearest.found)
+    value, closest = _point_value(relaxation, nearest.found), nearest.relaxation
     if value == np.inf:
-        return _polished_optimum(nearest.relaxation, nearest.found, nearest.upper, nearest.bound)
-    bound = search.bound if search.bound < np.inf else -np.inf
-    return _polished_optimum(relaxation, nearest.found, value, bound, nearest.relaxation)
+        found = _polished_optimum(closest, nearest.found, nearest.upper, nearest.bound)
+    else:
+        bound = search.bound if search.bound < np.inf else -np.inf
+        found = _polished_optimum(relaxation, nearest.found, value, bound, closest)
+    return replace(found, complete=search.complete and (nearest.complete or search.bound == np.inf))
 
 
 def min_violation(program: RateProgram, kinds: RowKinds) -> tuple[float, Array | None]:
@@ -332,16 +343,22 @@ def min_violation(program: RateProgram, kinds: RowKinds) -> tuple[float, Array |
 class _BranchAndBound:
     """Boxes by their bounds, the best point so far, and the lowest bound of dropped boxes."""
 
-    def __init__(self, relaxation: Relaxation, gap: float) -> None:
-        """Search until the gap is closed or, if elastic, until all constraints are satisfied."""
+    def __init__(self, relaxation: Relaxation, gap: float, nodes: int = MAX_NODES) -> None:
+        """Search until the gap is closed or, if elastic, until all constraints are satisfied.
+
+        At most `nodes` boxes are opened.
+        """
         self.relaxation, self.gap, self.count = relaxation, gap, itertools.count()
         self.found: RelaxationOptimum | None = None
-        self.upper = self.left_out = np.inf
+        self.upper, self.left_out, self.complete = np.inf, np.inf, False
         self.heap: list[tuple[float, int, Array, RelaxationOptimum]] = []
         enough = 0.0 if self.relaxation.elastic else -np.inf
         self._open(self.relaxation.bilinear.boxes, -np.inf)
-        for node in range(MAX_NODES):
-            if not self.heap or self.heap[0][0] >= self.upper - self.gap or self.upper <= enough:
+        for node in range(nodes):
+            self.complete = (
+                not self.heap or self.heap[0][0] >= self.upper - gap or self.upper <= enough
+            )
+            if self.complete:
                 break
             lower, _, boxes, relaxed = heapq.heappop(self.heap)
             candidates = _candidate_points(self.relaxation, relaxed)

@@ -20,7 +20,13 @@ from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.resolve import violation_expression
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
-from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, Tangents, optimize_over_hull
+from ratecli.solvers.hull.best import (
+    MAX_EXCESS,
+    MAX_NODES,
+    HullOptimum,
+    Tangents,
+    optimize_over_hull,
+)
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram
 from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
@@ -38,6 +44,8 @@ CAUTIONS = (0.05, 0.1, 0.2, 0.4)
 """Relative increases of the multipliers, tried in this order when no answer improves the mixture.
 Higher multipliers lead to answers that satisfy stricter constraints, such as a higher precision.
 """
+MAX_NODES_PER_ROUND = 100
+"""Maximum number of boxes in the search for the best mixture, as long as answers may improve it."""
 MAX_SINGLES = 5
 """Number of times that the best single classifier is added to the known ones."""
 CONVEX_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX})
@@ -135,16 +143,10 @@ class ColumnGeneration:
 
     def _step(self) -> str:
         """Find the best mixture and ask the oracle at its prices; return a message."""
-        points = RatePoints.classifiers(self.rates)
-        found = optimize_over_hull(self._aim, points, 0.5 * self.gap, self._tangents)
-        assert found is not None
-        self.found = found
-        if found.feasible:
-            self._tangents = found.tangents
-        near = self.members[int(np.argmin(found.prices @ self.rates))]
-        saved = self._saving(found, near)
-        if saved <= self.gap and self.oracle.starts:
-            saved = max(saved, self._saving(found, None))
+        saved = self._search(MAX_NODES_PER_ROUND)
+        if saved <= self.gap and not self.found.complete and not self.cautions:
+            saved = self._search(MAX_NODES)
+        found = self.found
         objective, violation = self.objective, max(float(self.program.excess(found.rates)), 0.0)
         number = len(self.trace) + 1
         self.trace.append(trace_row(number, objective, violation, self._begun, gap=saved))
@@ -155,6 +157,20 @@ class ColumnGeneration:
             self._saving(replace(found, prices=found.prices + caution), None)
             self.ended = False
         return f"objective {objective:.5g}, violation {violation:.2g}, gap {saved:.2g}"
+
+    def _search(self, nodes: int) -> float:
+        """Find the best mixture of the known classifiers; return how much the answers save."""
+        points = RatePoints.classifiers(self.rates)
+        found = optimize_over_hull(self._aim, points, 0.5 * self.gap, self._tangents, nodes)
+        assert found is not None
+        self.found = found
+        if found.feasible:
+            self._tangents = found.tangents
+        near = self.members[int(np.argmin(found.prices @ self.rates))]
+        saved = self._saving(found, near)
+        if saved <= self.gap and self.oracle.starts:
+            saved = max(saved, self._saving(found, None))
+        return saved
 
     @property
     def _is_stuck(self) -> bool:

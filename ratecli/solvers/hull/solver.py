@@ -77,7 +77,7 @@ class Mixture(Solver):
     sweeps: Annotated[int, Ge(0)] = 0
     hashed: bool = False
 
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
     renamed: ClassVar[Mapping[str, str]] = {"oracle": "model"}
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
