@@ -31,13 +31,15 @@ VIOLATION_GAP = 1e-4
 """Accuracy of the lower bound on the violation."""
 EXACT_GAP = 1e-12
 """Largest error, in units of the objective, at which a relaxation counts as exact."""
-MAX_NODES = 2000
+MAX_NODES, MIN_NODES = 2000, 10
 MAX_NODES_WITHOUT_POINT = 100
 """Number of boxes without a feasible point after which fractions are linearized to find one. The
 levels of relaxed points may all be slightly outside those of feasible points.
 """
 MAX_POLISH_ROUNDS = 4
 """Maximum number of final programs with linearized fractions, each at the last one's optimum."""
+MAX_HALVINGS = 8
+"""Number of halvings of a step to the optimum of such a program."""
 MIN_IMPROVEMENT = 1e-9
 """Improvement of the objective by such a program that justifies another one."""
 MIN_CUT_DISTANCE = 0.1
@@ -194,6 +196,14 @@ class Relaxation:
                 break
         return relaxed
 
+    def point(self, weights: Array) -> RelaxationOptimum:
+        """Return a point with these weights of the first points as if it were an optimum."""
+        columns, none = self.columns, np.zeros(len(self.bilinear.boxes))
+        weights = np.pad(weights, (0, columns.points.shape[1] - len(weights)))
+        rates = columns.points @ weights + columns.origin
+        duals = np.zeros(len(self._linear.fixed))
+        return RelaxationOptimum(-np.inf, weights, rates, none, none, 1.0, duals)
+
     def _relaxed(self, found: LpOptimum) -> RelaxationOptimum:
         count = self.columns.points.shape[1]
         own = found.columns < count
@@ -294,25 +304,31 @@ def optimize_over_hull(
     points: RatePoints,
     gap: float,
     tangents: Tangents = (),
-    nodes: int = MAX_NODES,
+    *,
+    budget: int | None = None,
+    near: Array | None = None,
 ) -> HullOptimum | None:
     """Return the best point of a hull, up to a gap between value and bound.
 
     If the relaxation has no levels, its first program is exact. Otherwise boxes of levels are split
-    in two at the level with the largest error. After a number of boxes, `nodes`, or if a box was
-    dropped that could neither be split nor gave a point, the bound is still valid, but may be
-    further than `gap` away.
+    in two at the level with the largest error. After `MAX_NODES` boxes, or if a box was dropped
+    that could neither be split nor gave a point, the bound is still valid, but may be further than
+    `gap` away. A smaller `budget` of boxes is divided by the number of levels, because boxes of
+    many levels take longer and prove less. The search starts from the weights `near` of the first
+    points, if given.
 
     If no point was found that satisfies all constraints, a point of least violation is searched
     for. It counts as feasible if it satisfies them after all; None if a constraint is undefined at
     all points.
     """
     relaxation = Relaxation(program, points, tangents=tangents)
-    search = _BranchAndBound(relaxation, gap, nodes)
+    levels = max(len(relaxation.bilinear.boxes), 1)
+    nodes = MAX_NODES if budget is None else max(budget // levels, MIN_NODES)
+    search = _BranchAndBound(relaxation, gap, nodes, near)
     if search.found is not None:
         found = _polished_optimum(relaxation, search.found, search.upper, search.bound)
         return replace(found, complete=search.complete)
-    nearest = _BranchAndBound(Relaxation(program, points, elastic=True), gap, nodes)
+    nearest = _BranchAndBound(Relaxation(program, points, elastic=True), gap, nodes, near)
     if nearest.found is None:
         return None
     value, closest = _point_value(relaxation, nearest.found), nearest.relaxation
@@ -343,16 +359,26 @@ def min_violation(program: RateProgram, kinds: RowKinds) -> tuple[float, Array |
 class _BranchAndBound:
     """Boxes by their bounds, the best point so far, and the lowest bound of dropped boxes."""
 
-    def __init__(self, relaxation: Relaxation, gap: float, nodes: int = MAX_NODES) -> None:
+    def __init__(
+        self,
+        relaxation: Relaxation,
+        gap: float,
+        nodes: int = MAX_NODES,
+        near: Array | None = None,
+    ) -> None:
         """Search until the gap is closed or, if elastic, until all constraints are satisfied.
 
-        At most `nodes` boxes are opened.
+        At most `nodes` boxes are opened. The first point has the weights `near`, or 0 for points
+        beyond them; the second has fractions linearized there.
         """
         self.relaxation, self.gap, self.count = relaxation, gap, itertools.count()
         self.found: RelaxationOptimum | None = None
         self.upper, self.left_out, self.complete = np.inf, np.inf, False
         self.heap: list[tuple[float, int, Array, RelaxationOptimum]] = []
         enough = 0.0 if self.relaxation.elastic else -np.inf
+        if near is not None and not relaxation.is_flat:
+            known = relaxation.point(near)
+            self._take(known, self._linearized_optimum(known.rates))
         self._open(self.relaxation.bilinear.boxes, -np.inf)
         for node in range(nodes):
             self.complete = (
@@ -361,19 +387,24 @@ class _BranchAndBound:
             if self.complete:
                 break
             lower, _, boxes, relaxed = heapq.heappop(self.heap)
-            candidates = _candidate_points(self.relaxation, relaxed)
+            self._take(*_candidate_points(self.relaxation, relaxed))
             if self.found is None and node >= MAX_NODES_WITHOUT_POINT:
-                near = _linearized_relaxation(self.relaxation, relaxed.rates, loosen=False)
-                exact = _solve_or_none(near, near.bilinear.boxes)
-                candidates += [] if exact is None else [exact]
-            for candidate in candidates:
-                value = _point_value(self.relaxation, candidate)
-                if value < self.upper:
-                    self.found, self.upper = candidate, value
+                self._take(self._linearized_optimum(relaxed.rates))
             parts = _split_box(boxes, relaxed)
             self.left_out = self.left_out if parts else min(self.left_out, lower)
             for part in parts:
                 self._open(part, lower)
+
+    def _take(self, *points: RelaxationOptimum | None) -> None:
+        """Replace the best point by better ones."""
+        for point in points:
+            if point is not None and (value := _point_value(self.relaxation, point)) < self.upper:
+                self.found, self.upper = point, value
+
+    def _linearized_optimum(self, rates: Array) -> RelaxationOptimum | None:
+        """Return the optimum with fractions linearized at `rates`, if it can be found."""
+        near = _linearized_relaxation(self.relaxation, rates, loosen=False)
+        return _solve_or_none(near, near.bilinear.boxes)
 
     def _open(self, boxes: Array, lower: float) -> None:
         """Add a part of a box with the bound `lower`, if it may contain a better point."""
@@ -460,10 +491,13 @@ def _polished_optimum(
         if step is None:  # keep the point; only its prices are less accurate
             break
         priced, at = near, step
-        better = _point_value(relaxation, step)
-        if better >= value - MIN_IMPROVEMENT:
+        steps = (_between(found, step, 0.5**k) for k in range(MAX_HALVINGS))
+        better = next(
+            (x for x in steps if _point_value(relaxation, x) < value - MIN_IMPROVEMENT), None
+        )
+        if better is None:
             break
-        found, value = step, better
+        found, value = better, _point_value(relaxation, better)
     return HullOptimum(
         found.weights,
         found.rates,
@@ -474,6 +508,13 @@ def _polished_optimum(
         relaxation.tangents,
         not relaxation.elastic,
     )
+
+
+def _between(start: RelaxationOptimum, end: RelaxationOptimum, share: float) -> RelaxationOptimum:
+    """Return the point at a share of the way between two points."""
+    weights = (1 - share) * start.weights + share * end.weights
+    rates = (1 - share) * start.rates + share * end.rates
+    return replace(end, weights=weights, rates=rates)
 
 
 def _linearized_relaxation(

@@ -22,7 +22,6 @@ from ratecli.rates.resolve import violation_expression
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
 from ratecli.solvers.hull.best import (
     MAX_EXCESS,
-    MAX_NODES,
     HullOptimum,
     Tangents,
     optimize_over_hull,
@@ -44,8 +43,8 @@ CAUTIONS = (0.05, 0.1, 0.2, 0.4)
 """Relative increases of the multipliers, tried in this order when no answer improves the mixture.
 Higher multipliers lead to answers that satisfy stricter constraints, such as a higher precision.
 """
-MAX_NODES_PER_ROUND = 100
-"""Maximum number of boxes in the search for the best mixture, as long as answers may improve it."""
+BOXES_PER_ROUND, MAX_BOXES = 200, 2000
+"""Budget of the search for the best mixture as long as answers may improve it, and at the end."""
 MAX_SINGLES = 5
 """Number of times that the best single classifier is added to the known ones."""
 CONVEX_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX})
@@ -143,9 +142,13 @@ class ColumnGeneration:
 
     def _step(self) -> str:
         """Find the best mixture and ask the oracle at its prices; return a message."""
-        saved = self._search(MAX_NODES_PER_ROUND)
+        self._mix(BOXES_PER_ROUND)
+        if not self.found.complete and self._promise() > self.gap:
+            self._mix(MAX_BOXES)
+        saved = self._ask()
         if saved <= self.gap and not self.found.complete and not self.cautions:
-            saved = self._search(MAX_NODES)
+            self._mix(MAX_BOXES)
+            saved = self._ask()
         found = self.found
         objective, violation = self.objective, max(float(self.program.excess(found.rates)), 0.0)
         number = len(self.trace) + 1
@@ -158,18 +161,31 @@ class ColumnGeneration:
             self.ended = False
         return f"objective {objective:.5g}, violation {violation:.2g}, gap {saved:.2g}"
 
-    def _search(self, nodes: int) -> float:
-        """Find the best mixture of the known classifiers; return how much the answers save."""
-        points = RatePoints.classifiers(self.rates)
-        found = optimize_over_hull(self._aim, points, 0.5 * self.gap, self._tangents, nodes)
+    def _mix(self, boxes: int) -> None:
+        """Find the best mixture of the known classifiers with a budget of boxes."""
+        points, gap = RatePoints.classifiers(self.rates), 0.5 * self.gap
+        last = self.found.weights if self.trace else None
+        for budget in (boxes, None):  # few boxes may all be undefined
+            found = optimize_over_hull(
+                self._aim, points, gap, self._tangents, budget=budget, near=last
+            )
+            if found is not None:
+                break
         assert found is not None
         self.found = found
         if found.feasible:
             self._tangents = found.tangents
-        near = self.members[int(np.argmin(found.prices @ self.rates))]
-        saved = self._saving(found, near)
+
+    def _promise(self) -> float:
+        """Return how much a known classifier saves at the prices: 0 at an optimum."""
+        return float((self.found.prices @ (self.found.rates[:, None] - self.rates)).max())
+
+    def _ask(self) -> float:
+        """Add the oracle's answers to the prices; return how much they save."""
+        near = self.members[int(np.argmin(self.found.prices @ self.rates))]
+        saved = self._saving(self.found, near)
         if saved <= self.gap and self.oracle.starts:
-            saved = max(saved, self._saving(found, None))
+            saved = max(saved, self._saving(self.found, None))
         return saved
 
     @property
