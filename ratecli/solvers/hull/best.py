@@ -313,7 +313,7 @@ def optimize_over_hull(
     If the relaxation has no levels, its first program is exact. Otherwise boxes of levels are split
     in two at the level with the largest error. After `MAX_NODES` boxes, or if a box was dropped
     that could neither be split nor gave a point, the bound is still valid, but may be further than
-    `gap` away. A smaller `budget` of boxes is divided by the number of levels, because boxes of
+    `gap` away. A smaller `budget` of boxes is divided by the squared number of levels: boxes of
     many levels take longer and prove less. The search starts from the weights `near` of the first
     points, if given.
 
@@ -323,7 +323,7 @@ def optimize_over_hull(
     """
     relaxation = Relaxation(program, points, tangents=tangents)
     levels = max(len(relaxation.bilinear.boxes), 1)
-    nodes = MAX_NODES if budget is None else max(budget // levels, MIN_NODES)
+    nodes = MAX_NODES if budget is None else max(budget // levels**2, MIN_NODES)
     search = _BranchAndBound(relaxation, gap, nodes, near)
     if search.found is not None:
         found = _polished_optimum(relaxation, search.found, search.upper, search.bound)

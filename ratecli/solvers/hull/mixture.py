@@ -84,6 +84,7 @@ class ColumnGeneration:
     found: HullOptimum = field(init=False)
     _rates: list[Array] = field(default_factory=list)
     _tangents: Tangents = ()
+    _searches: bool = True  # whether a longer search may remove promises of known classifiers
 
     def __post_init__(self) -> None:
         self._aim = self.program
@@ -132,9 +133,8 @@ class ColumnGeneration:
 
     @property
     def has_room(self) -> bool:
-        """Whether the search has ended and constraints do not affect the optimum."""
-        price = float(np.abs(self.found.multipliers).sum())
-        return self.found.feasible and self.ended and price <= self.gap
+        """Whether constraints do not affect the optimum."""
+        return float(np.abs(self.found.multipliers).sum()) <= self.gap
 
     def turn_to(self, other: Problem) -> None:
         """Continue with another problem on the same rates."""
@@ -143,8 +143,10 @@ class ColumnGeneration:
     def _step(self) -> str:
         """Find the best mixture and ask the oracle at its prices; return a message."""
         self._mix(BOXES_PER_ROUND)
-        if not self.found.complete and self._promise() > self.gap:
+        if self._searches and not self.found.complete and self._promise() > self.gap:
             self._mix(MAX_BOXES)
+            self._searches = self._promise() <= self.gap
+        known = len(self.members)
         saved = self._ask()
         if saved <= self.gap and not self.found.complete and not self.cautions:
             self._mix(MAX_BOXES)
@@ -153,7 +155,7 @@ class ColumnGeneration:
         objective, violation = self.objective, max(float(self.program.excess(found.rates)), 0.0)
         number = len(self.trace) + 1
         self.trace.append(trace_row(number, objective, violation, self._begun, gap=saved))
-        self.ended = saved <= self.gap
+        self.ended = saved <= self.gap or not self._has_new(known)
         if self.ended and self.cautions and self._is_stuck:
             part, *self.cautions = self.cautions
             caution = part * np.abs(found.prices)
@@ -179,6 +181,12 @@ class ColumnGeneration:
     def _promise(self) -> float:
         """Return how much a known classifier saves at the prices: 0 at an optimum."""
         return float((self.found.prices @ (self.found.rates[:, None] - self.rates)).max())
+
+    def _has_new(self, known: int) -> bool:
+        """Whether a classifier after the first `known` ones has rates that none of those has."""
+        rates = np.array(self._rates)
+        each = (np.abs(rates[:known] - row).max(axis=1) for row in rates[known:])
+        return any(distances.min() > MAX_EXCESS for distances in each)
 
     def _ask(self) -> float:
         """Add the oracle's answers to the prices; return how much they save."""
@@ -247,9 +255,14 @@ def find_mixture(
         search.run(progress)
         single, key = _best_single(search, search.mixture)
     multipliers = sum_by_goal(search.program.owners, search.found.multipliers)
+    status, reason = _ending(judged, search)
     # the objective is at least this, provided that the oracle's answers are the cheapest
     least = search.objective - float(search.trace[-1]["gap"])
-    if search.has_room and (room := max_slack_problem(judged, least + solver.gap)):
+    if (
+        status == "solved"
+        and search.has_room
+        and (room := max_slack_problem(judged, least + solver.gap))
+    ):
         search.turn_to(room)
         search.run(progress)
         single, _ = _best_single(search, search.mixture)
@@ -261,7 +274,7 @@ def find_mixture(
     if unseen:
         decided = [rows.decide(member) for member in main.members]
         found = JudgedRows(judged, main.chances @ np.array(decided))
-    return Solution(variants, *_ending(judged, search), multipliers, tuple(search.trace), found)
+    return Solution(variants, status, reason, multipliers, tuple(search.trace), found)
 
 
 def _rows_and_oracle(
@@ -320,7 +333,7 @@ def _ending(problem: Problem, search: ColumnGeneration) -> tuple[str, str]:
     if search.found.feasible:
         if search.program.missed(search.found.rates) == np.inf:
             return "iteration_limit", UNDEFINED_RATIO_REASON
-        if search.ended:
+        if last["gap"] <= search.gap:
             return "solved", ""
         promised = f"the objective could still improve by {last['gap']:.2g}"
         return "iteration_limit", f"after {len(search.trace)} rounds {promised}"
