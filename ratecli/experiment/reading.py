@@ -11,6 +11,8 @@ error.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +23,7 @@ from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import FILTER
-from ratecli.config.sweep import SweepPoint, sweep_points
+from ratecli.config.sweep import DATASET_AXIS, SweepPoint, sweep_points
 from ratecli.datasets.registry import logged_columns, true_returns
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, measured_rates
@@ -59,6 +61,8 @@ from ratecli.solvers.margin import DEFAULT_LEVEL, MarginSpec
 from ratecli.solvers.tuned import Setting
 
 T = TypeVar("T")
+NO_USE_OF_NAMES = ("name", "description", "sweep", "report", "expect")
+"""Keys of the file in which a swept name has no effect on trials."""
 COLUMN_CODES = ("E205", "E206")
 OBJECTIVE_LOC: Loc = ("objective",)
 DatasetNames = tuple[str, ...]
@@ -173,6 +177,7 @@ class ExperimentReader:
         ]
         if not self.rules.faults:  # with a faulty group, a rule may always hold
             self.add(check_goal_ranges(cases, self.experiment.constraints))
+        self.add(self._unused_sweep_names())
         self.add(self._warn_of_direction())
         if not self.faults:
             defined = {loc for case in cases for loc, _ in case.expressions()}
@@ -184,6 +189,16 @@ class ExperimentReader:
         (self.faults if refuse else self.warnings).update(self.refusals)
         self.finish()
         return cases
+
+    def _unused_sweep_names(self) -> Iterator[Diagnostic]:
+        """Yield a W308 for each name of the file's sweep that nothing uses."""
+        kept = {k: v for k, v in self.document.data.items() if k not in NO_USE_OF_NAMES}
+        words = set(re.findall(r"\w+", json.dumps(kept, default=str)))
+        for name in self.experiment.sweep.axes if self.experiment.sweep else ():
+            if name not in {DATASET_AXIS, *words}:
+                message = f"'{name}' is swept, but no rule, metric or option uses it"
+                hint = "each of its values repeats all trials: leave it out, or correct the name"
+                yield Diagnostic("W308", message, hint, loc=("sweep", name), key=True)
 
     def _warn_of_direction(self) -> Iterator[Diagnostic]:
         """Yield a W307 if larger values of the objective are better, as it is minimized."""

@@ -133,8 +133,9 @@ class ColumnGeneration:
 
     @property
     def has_room(self) -> bool:
-        """Whether constraints do not affect the optimum."""
-        return float(np.abs(self.found.multipliers).sum()) <= self.gap
+        """Whether no answer promises more and constraints do not affect the optimum."""
+        price = float(np.abs(self.found.multipliers).sum())
+        return self.found.feasible and max(price, float(self.trace[-1]["gap"])) <= self.gap
 
     def turn_to(self, other: Problem) -> None:
         """Continue with another problem on the same rates."""
@@ -255,14 +256,10 @@ def find_mixture(
         search.run(progress)
         single, key = _best_single(search, search.mixture)
     multipliers = sum_by_goal(search.program.owners, search.found.multipliers)
-    status, reason = _ending(judged, search)
+    promised = float(search.trace[-1]["gap"])
     # the objective is at least this, provided that the oracle's answers are the cheapest
-    least = search.objective - float(search.trace[-1]["gap"])
-    if (
-        status == "solved"
-        and search.has_room
-        and (room := max_slack_problem(judged, least + solver.gap))
-    ):
+    least = search.objective - promised
+    if search.has_room and (room := max_slack_problem(judged, least + solver.gap)):
         search.turn_to(room)
         search.run(progress)
         single, _ = _best_single(search, search.mixture)
@@ -274,7 +271,8 @@ def find_mixture(
     if unseen:
         decided = [rows.decide(member) for member in main.members]
         found = JudgedRows(judged, main.chances @ np.array(decided))
-    return Solution(variants, status, reason, multipliers, tuple(search.trace), found)
+    ending = _ending(judged, search, promised)
+    return Solution(variants, *ending, multipliers, tuple(search.trace), found)
 
 
 def _rows_and_oracle(
@@ -327,16 +325,15 @@ def _blends(main: MixtureClassifier) -> Iterator[CostSensitiveClassifier]:
                 yield replace(weighed[0], costs=costs, cut=0.0)
 
 
-def _ending(problem: Problem, search: ColumnGeneration) -> tuple[str, str]:
-    """Return status and reason."""
-    last = search.trace[-1]
+def _ending(problem: Problem, search: ColumnGeneration, promised: float) -> tuple[str, str]:
+    """Return status and reason; the last answer promised to improve the objective by so much."""
     if search.found.feasible:
         if search.program.missed(search.found.rates) == np.inf:
             return "iteration_limit", UNDEFINED_RATIO_REASON
-        if last["gap"] <= search.gap:
+        if promised <= search.gap:
             return "solved", ""
-        promised = f"the objective could still improve by {last['gap']:.2g}"
-        return "iteration_limit", f"after {len(search.trace)} rounds {promised}"
+        reason = f"after {len(search.trace)} rounds the objective could still improve by "
+        return "iteration_limit", f"{reason}{promised:.2g}"
     reason = f"no mixture of {len(search.members)} classifiers satisfies all constraints: the last "
     reason += f"one violates {problem.nearest_miss(search.found.rates[:, None])}"
     return unmet_status(problem, reason)
