@@ -156,3 +156,18 @@ def test_an_objective_that_should_be_large_is_warned_of(tmp_path, objective, war
     path = tmp_path / "exp.yaml"
     path.write_text(f"{text}algorithms: [unconstrained]\n")
     assert [fault.code for fault in check_file(path).warnings] == ["W307"] * warned
+
+
+@pytest.mark.parametrize(
+    ("more", "warned"),
+    [
+        ("metrics: {m: error}", ["W308"]),
+        ("metrics: {m: k * error}", []),
+        ("metrics: {m: error}\nreport: {tables: [{rows: [k], columns: [m]}]}", ["W308"]),
+    ],
+)
+def test_a_swept_name_without_use_is_warned_of(tmp_path, more, warned):
+    text = "name: k\ndatasets: {d: {source: loans}}\nsweep: {k: [1, 2]}\n"
+    path = tmp_path / "exp.yaml"
+    path.write_text(f"{text}algorithms: [unconstrained]\n{more}\n")
+    assert [fault.code for fault in check_file(path).warnings] == warned

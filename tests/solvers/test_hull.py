@@ -170,6 +170,28 @@ def test_interrupted_search_still_finds_a_feasible_point(seed, monkeypatch):
         assert found.value >= whole.bound - 1e-6
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_short_search_from_a_point_finds_none_worse(seed):
+    """With more and more points, and more levels than a short search can close."""
+    limits = {
+        f"{a}{b}": 0.1 + 0.01 * k for k, (a, b) in enumerate(itertools.permutations("abc", 2))
+    }
+    rules = {
+        name: f"precision[g={name[0]}] - precision[g={name[1]}] + f1[g={name[0]}] <= 1 + {limit}"
+        for name, limit in limits.items()
+    }
+    program, rates = instance(seed, Rules(rules, "1 - f1"), 20, "abc")
+    near, last = None, np.inf
+    for count in (8, 12, 16, 20):
+        hull = RatePoints.classifiers(rates[:, :count])
+        found = optimize_over_hull(program, hull, 1e-5, budget=10, near=near)
+        if found.feasible:
+            assert program.excess(found.rates) <= 5e-7
+            assert found.value <= last + 1e-12
+            near, last = found.weights, found.value
+    assert last < np.inf
+
+
 UNSATISFIABLE = {
     "affine": Rules({"p": "positive_rate[g=a] <= positive_rate[g=b] - 2"}),
     "log": Rules({"k": "log(positive_rate) >= 2"}),

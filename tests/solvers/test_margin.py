@@ -24,6 +24,7 @@ from ratecli.solvers.margin import (
     MarginSpec,
     _Attempt,
     _best_constant,
+    _can_hold,
     _deviates,
     _next_step,
     _NormalJudge,
@@ -349,3 +350,28 @@ def test_a_constant_that_leaves_a_rule_undefined_counts_as_in_reports():
     assert nobody < ratio.value_of(np.ones(len(ratio.X)))
     for given in (ratio, factor):
         assert _best_constant(given, given, _NormalJudge(0.9)) == nobody
+
+
+@pytest.mark.parametrize(
+    ("rules", "can_hold"),
+    [
+        (("positive_rate >= 0.6", "positive_rate <= 0.5"), False),
+        (
+            ("precision[g=a] - precision[g=b] >= 0.3", "precision[g=a] - precision[g=b] <= 0.2"),
+            False,
+        ),
+        (
+            ("precision[g=a] - precision[g=b] >= 0.2", "precision[g=b] - precision[g=a] >= 0.1"),
+            False,
+        ),
+        (
+            ("precision[g=a] - precision[g=b] >= 0.2", "precision[g=a] - precision[g=b] <= 0.3"),
+            True,
+        ),
+        (("f1[g=a] - f1[g=b] >= 0.6", "f1[g=b] - f1[g=c] >= 0.6"), False),  # f1 is at most 1
+        (("f1[g=a] - f1[g=b] >= 0.4", "f1[g=b] - f1[g=c] >= 0.4"), True),
+    ],
+)
+def test_contradicting_constraints_are_recognized(rules, can_hold):
+    given = problem(smooth_rows(0), Rules(dict(enumerate(rules))))
+    assert _can_hold(given.constraints) == can_hold
