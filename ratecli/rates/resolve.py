@@ -423,7 +423,7 @@ class _Resolver:
             count = f"{len(values)} value{'s' * (len(values) != 1)}"
             takes = f"'{node.name}' takes 2 to {MAX_VALUES}"
             many = len(values) > MAX_VALUES and not isinstance(values[0], str)
-            help_ = f"cut it: bins: {{{column}: [...]}}" if many else None
+            help_ = f"cut it in an experiment file: bins: {{{column}: [...]}}" if many else None
             refuse("E304", f"'{column}' has {count}, {takes}", span, help_)
         return [(Condition(column, "=", (value,)),) for value in values]
 

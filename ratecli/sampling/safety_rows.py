@@ -97,7 +97,7 @@ class SafetyRows:
         main = next(iter(first), None)
         status, reasons = solution.status, [solution.reason] if solution.reason else []
         if status in ACCEPTED_STATUSES and main in passed:
-            status = "ok"
+            status, reasons = "ok", []
         else:
             passed = {}
             if status in ACCEPTED_STATUSES and main is not None:

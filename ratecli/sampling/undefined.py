@@ -59,6 +59,8 @@ def empty_rate(leaf: Leaf, sample: Sample) -> Diagnostic:
         "add such rows, leave the group out of the rule, or use a rate of all its rows, such as "
         "positive_rate"
     )
+    if len(leaf.where.atoms) > 1:
+        hint += "; for by=[...], use fewer columns, or a larger min_rows, as in min_rows=100"
     return Diagnostic("E408", f"'{text}' is a mean over no rows: {why}", hint, leaf.span)
 
 

@@ -15,6 +15,7 @@ from ratecli.config.sweep import sweep_points
 from ratecli.experiment.catalogue import template_summaries, template_text
 from ratecli.experiment.starters.goals import GOALS
 from ratecli.experiment.starters.own_table import _leaks
+from ratecli.ledger.view import SAME_TEST_SET
 from ratecli.report.regression.statistics import MIN_SEEDS
 
 
@@ -382,6 +383,12 @@ def test_names_of_groups(folder, table, cli, change, groups):
     ("change", "message"),
     [
         (lambda row: [int(row[0][1:]) + 7, *row[1:]], 'left out "id": consecutive row numbers'),
+        (lambda row: [int(row[0][1:]) * 7 % 400, *row[1:]], 'left out "id": a different number'),
+        (lambda row: [f"{len(row[0])}/06/1999", *row[1:]], 'left out "id": dates'),
+        (
+            lambda row: [("train", "test")[int(row[0][1:]) % 3 == 0], *row[1:]],
+            'split    "id" says which rows to train and to test on',
+        ),
         (with_cell("sex", "X", 20), "leaves out groups with fewer than 30 rows: sex = X (20)"),
         (with_cell("sex", "", 20), "20 rows without a value belong to no group"),
         (with_cell("approved", "", 20), "20 rows without a label"),
@@ -405,6 +412,15 @@ def test_notes_and_warnings_about_columns(table, cli, change, message):
     assert answer.code == 0
     assert message in answer.out + answer.err
     assert cli("validate", "exp.yaml").code == 0
+
+
+def test_a_column_of_parts_is_the_split(folder, table, cli):
+    table(lambda row: [("train", "test")[int(row[0][1:]) % 4 == 0], *row[1:]])
+    assert cli(*own("--positive", "yes")).code == 0
+    table_entry = load_experiment(folder / "exp.yaml")[0].datasets["table"]
+    assert (table_entry.split.by, table_entry.drop) == ("id", ("sex",))
+    answer = cli("run", "exp.yaml", "-j", 1, "--set", "seeds=2", "--set", "sweep.limit=[0.1]")
+    assert SAME_TEST_SET in answer.out
 
 
 def test_a_column_that_may_hold_weights_is_pointed_out(table, cli):

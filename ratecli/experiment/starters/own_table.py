@@ -45,7 +45,7 @@ from ratecli.rates.expression import Slice
 from ratecli.rates.resolve import MIN_ROWS, cut_groups
 from ratecli.rates.sample import Floats, Mask
 from ratecli.rates.scope import Conditions
-from ratecli.rates.syntax import Condition, parse_number, quote
+from ratecli.rates.syntax import SPLITS, Condition, parse_number, quote
 from ratecli.rates.table import MEASURES
 from ratecli.solvers.margin import DEFAULT_LEVEL, EXTRA_NOISE
 
@@ -64,6 +64,8 @@ DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
 THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(,\d{3})+")
 """Numbers with commas between thousands; `0,125` has a decimal comma."""
 WEIGHT = re.compile(r'"(.*[ _])?weight"', re.IGNORECASE)
+ID = re.compile(r"(.*[ _])?(id|ID|Id|key|number)|.*[a-z]I[dD]")
+"""Names of columns that identify rows."""
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 IN_USE = "decisions in use; to train on them, too, add a copy of the column under another name"
 GAPS = "some values are missing, and only the score is used"
@@ -100,12 +102,12 @@ def own_table_starter(request: StarterOptions) -> Starter:
     # without the groups as features, mean errors of groups can hardly be equal
     hidden = () if request.target else request.group
     others = [name for name in request.columns if name in hidden or name not in request.group]
-    features = frame.drop(columns=list(dict.fromkeys(others)))
+    parts = [name for name in frame.drop(columns=others) if _has_parts(frame[name])]
+    features = frame.drop(columns=list(dict.fromkeys([*others, *parts])))
     reasons = {str(each): _unusable_reason(column) for each, column in features.items()}
     left_out = {each: reason for each, reason in reasons.items() if reason}
     used = features.drop(columns=[*features] if request.score else list(left_out))
-    empty = used.isna().sum()
-    empty = empty[empty > 0].to_dict()
+    empty = {name: rows for name, rows in used.isna().sum().items() if rows}
     gaps = {name: rows for name, rows in empty.items() if is_numeric_dtype(used[name])}
     unknown = {name: rows for name, rows in empty.items() if name not in gaps}
     if separator != own.separator_of(request.data):
@@ -117,12 +119,12 @@ def own_table_starter(request: StarterOptions) -> Starter:
     else:
         keys |= {"drop": [*hidden, *left_out]} | ({"missing": "mean"} if gaps else {})
         keys["categorical"] = [str(name) for name in used if _is_code(used[name], groups)]
-    algorithm, why = _algorithm(request, goals)
-    algorithms = {algorithm: why}
-    if not request.score or _are_probabilities(frame[request.score]):
-        algorithms = {"unconstrained": ""} | algorithms
+    algorithms = _algorithms(request, goals, frame)
+    algorithm, why = list(algorithms.items())[-1]
     keys = {key: value for key, value in keys.items() if value != []}
-    text = _write_starter(request, _entry_lines(keys, left_out), goals, groups, algorithms)
+    entry = _entry_lines(keys, left_out, *parts[:1])
+    text = _write_starter(request, entry, goals, groups, algorithms)
+    notes += [f"split    {_quoted(name)} says which rows to train and to test on" for name in parts]
     notes += [f"{'groups':9}{line}" for line in _group_notes(frame, request, groups)]
     if request.target and request.group:
         notes.append("features include the groups: add them to drop to estimate without them")
@@ -141,6 +143,14 @@ def own_table_starter(request: StarterOptions) -> Starter:
     if named := _alternatives(request, algorithms, goals):
         notes.append(f"others   {' and '.join(named)}: see the comments in the file")
     return Starter(text, tuple(notes), _check_starter(text, request.path))
+
+
+def _algorithms(
+    request: StarterOptions, goals: Sequence[StarterGoal], frame: pd.DataFrame
+) -> dict[str, str]:
+    """Return the algorithms to run and why, the chosen one last."""
+    baseline = not request.score or _are_probabilities(frame[request.score])
+    return dict([("unconstrained", "")] * baseline + [_algorithm(request, goals)])
 
 
 def _algorithm(request: StarterOptions, goals: Sequence[StarterGoal]) -> tuple[str, str]:
@@ -165,6 +175,11 @@ def _alternatives(
         return ()
     affine = all(goal.name != "predictive-parity" for goal in goals)
     return ("post_shift", "majorize") if affine else ("post_shift",)
+
+
+def _has_parts(column: pd.Series) -> bool:
+    """Whether a column says which rows to train on and to test on."""
+    return is_text(column) and {"train", "test"} <= set(column) <= set(SPLITS)
 
 
 def _are_probabilities(column: pd.Series) -> bool:
@@ -413,10 +428,10 @@ def _unusable_reason(column: pd.Series) -> str:
     """Return why a column cannot be a feature as it is, "" if it can."""
     if is_text(column):
         words = sorted(set(column) - {None})
+        if len(words) > 1 and all(map(DATE.fullmatch, words)):
+            return "dates: to use them, add numbers such as a year or an age"
         if len(words) <= MAX_CATEGORIES:
             return ""
-        if all(map(DATE.fullmatch, words)):
-            return "dates: to use them, add numbers such as a year or an age"
         if all(map(THOUSANDS.fullmatch, words)):
             way = "write them without (pandas: read_csv(FILE, thousands=','))"
             return f"numbers with commas between thousands: {way}"
@@ -433,8 +448,11 @@ def _unusable_reason(column: pd.Series) -> str:
     count = int(np.isfinite(values).sum())
     if count < min(len(values), MIN_KNOWN_NUMBERS):
         return f"only {_format_row_count(count)} with a number: fill in more to use it"
-    running = len(values) > 1 and (np.diff(values) == 1).all()
-    return "consecutive row numbers" if running else ""
+    if len(values) > 1 and (np.diff(values) == 1).all():
+        return "consecutive row numbers"
+    dense = np.ptp(values) < 2 * len(values) or ID.fullmatch(str(column.name))
+    distinct = len(np.unique(values)) == len(values) > MIN_ROWS and (values % 1 == 0).all()
+    return "a different number in each row: probably a row ID" if distinct and dense else ""
 
 
 def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
@@ -450,10 +468,12 @@ def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
     return tuple(dict.fromkeys(shown))
 
 
-def _entry_lines(keys: Mapping[str, Any], left_out: Mapping[str, str]) -> str:
+def _entry_lines(keys: Mapping[str, Any], left_out: Mapping[str, str], split_by: str = "") -> str:
     """Return the lines of the data set's keys, with the reason for each column that is left out."""
     reasons = (f"\n    # {name}: {reason}" for name, reason in left_out.items())
-    return _yaml_lines(keys, 4) + DROPPED * ("drop" in keys) + "".join(reasons)
+    split = _yaml({"by": split_by}) if split_by else "{train: 2/3, test: 1/3}"
+    dropped = DROPPED * ("drop" in keys) + "".join(reasons)
+    return f"{_yaml_lines(keys, 4)}{dropped}\n    split: {split}"
 
 
 def _write_starter(
