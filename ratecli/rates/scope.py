@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ratecli.errors import Diagnostic, Span, did_you_mean
+from ratecli.errors import MAX_LISTED, Diagnostic, Span, did_you_mean
 from ratecli.rates import syntax
 from ratecli.rates.functions import Interval
 from ratecli.rates.syntax import Clause, Condition, refuse
@@ -97,9 +97,7 @@ def check_condition(condition: Condition, scope: Scope) -> None:
     if condition.op in {"=", "!="}:
         for value in map(syntax.value_text, condition.values):
             if value not in texts:
-                help_ = did_you_mean(value, texts, "values")
-                if syntax.DATE.fullmatch(value) and all(map(syntax.has_time, texts)):
-                    help_ = f"its values are times: write {column} >= {value} and {column} < ..."
+                help_ = _similar_values(column, value, known)
                 refuse("E206", f"'{value}' is not a value of '{column}'", span, help_)
     elif condition.date:
         if wrong := [text for text in texts if not condition.has_date(text)]:
@@ -111,6 +109,16 @@ def check_condition(condition: Condition, scope: Scope) -> None:
         if all(syntax.DATE.fullmatch(word) or syntax.has_time(word) for word in words):
             hint = f"write a date, as in {column} {condition.op} {words[0][:10]}"
         refuse("E206", message, span, hint)
+
+
+def _similar_values(column: str, value: str, known: Sequence[str | float]) -> str:
+    """Return help for a value that a column does not contain."""
+    texts = list(map(syntax.value_text, known))
+    if not isinstance(known[0], str):  # in numeric order
+        return f"values: {', '.join(texts[:MAX_LISTED])}{', ...' * (len(texts) > MAX_LISTED)}"
+    if syntax.DATE.fullmatch(value) and all(map(syntax.has_time, texts)):
+        return f"its values are times: write {column} >= {value} and {column} < ..."
+    return did_you_mean(value, texts, "values")
 
 
 def column_values(column: str, span: Span, scope: Scope) -> Sequence[str | float]:

@@ -266,11 +266,12 @@ def _difference(group: SeedGroup, other: SeedGroup, split: str) -> IntervalEstim
         return NO_ESTIMATE
     place = split, OBJECTIVE
     pairs = zip(group.outcomes, other.outcomes, strict=True)
-    return estimate_mean(
-        a.numbers[place] - b.numbers[place]
+    both = [
+        (a.numbers[place], b.numbers[place])
         for a, b in pairs
         if a.numbers and b.numbers and place in a.numbers and place in b.numbers
-    )
+    ]
+    return estimate_mean(0.0 if math.isclose(a, b) else a - b for a, b in both)
 
 
 def best_sheet(ledger: Ledger) -> Sheet:
@@ -372,7 +373,9 @@ def _overview(
     measured = [each for each in kept if each.best.is_measured]
     text = f"At {len(measured)} of {points}, a setting {satisfied}"
     if more := len(kept) - len(measured):
-        trained = "is trained to satisfy the constraints on new rows with the probability `level`, "
+        levels = {answer.best.level: None for answer in kept if not answer.best.is_measured}
+        stated = " or ".join(f"{level:.3g}" for level in levels if level is not None)
+        trained = f"is trained to satisfy the constraints on new rows with probability {stated}, "
         trained += "which the test sets are too small to check"
         text = (
             f"{text}; at {more} more, one {trained}"
