@@ -16,8 +16,8 @@ from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import Case
 from ratecli.experiment.reading import ExperimentReader, ParsedRules
 from ratecli.experiment.slice_columns import SliceColumns
-from ratecli.solvers.oracles.choice import SCORE_MODEL
 from ratecli.solvers.oracles.instances import named_estimators
+from ratecli.solvers.oracles.named import SCORE_MODEL
 
 ROWS_DATASET = "rows"
 """Name of the rows as a data set."""

@@ -214,18 +214,18 @@ def list_options() -> list[ListingRow]:
 
 def list_models() -> list[ListingRow]:
     """Return the models that algorithms can train, and where their parameters are documented."""
-    from ratecli.solvers.oracles import choice  # noqa: PLC0415  slow
+    from ratecli.solvers.oracles import choice, named  # noqa: PLC0415  slow
 
     rows = [
         {"name": choice.LINEAR_MODEL, "means": "a linear model, without parameters"},
-        {"name": choice.LOGISTIC_MODEL, "means": "a logistic regression, without parameters"},
-        {"name": choice.SCORE_MODEL, "means": "the score of a model that you have: {score: NAME}"},
+        {"name": named.LOGISTIC_MODEL, "means": "a logistic regression, without parameters"},
+        {"name": named.SCORE_MODEL, "means": "the score of a model that you have: {score: NAME}"},
     ]
     rows += [
         {"name": name, "means": f"boosted trees; parameters: {PARAMETER_PAGES[name]}"}
-        for name in choice.BOOSTING_LIBRARIES
+        for name in named.BOOSTING_LIBRARIES
     ]
-    for name, module in (choice.CLASSIFIER_MODULES | choice.REGRESSOR_MODULES).items():
+    for name, module in (named.CLASSIFIER_MODULES | named.REGRESSOR_MODULES).items():
         means = f"of scikit-learn; parameters: {SKLEARN_PAGES}/{module}.{name}.html"
         if module in PARAMETER_PAGES:
             means = f"boosted trees for numbers; parameters: {PARAMETER_PAGES[module]}"
@@ -321,7 +321,7 @@ def _describe_model(name: str) -> ListingRow:
     """Return a model with the names of its parameters, if its library is installed."""
     found = _describe_word(name, "models")
     if found:
-        from ratecli.solvers.oracles.choice import class_path  # noqa: PLC0415
+        from ratecli.solvers.oracles.named import class_path  # noqa: PLC0415
 
         if class_path(name):
             from ratecli.solvers.oracles import estimators  # noqa: PLC0415  very slow

@@ -14,7 +14,6 @@ from ratecli.errors import Diagnostic
 from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, Shape
 from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
 from ratecli.solvers.oracles.choice import (
-    EARLY_STOPPING,
     LINEAR_MODEL,
     ModelOption,
     ModelOrRegressorOption,
@@ -28,6 +27,7 @@ from ratecli.solvers.oracles.choice import (
     named_options,
     stops_early,
 )
+from ratecli.solvers.oracles.named import EARLY_STOPPING
 
 if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np

@@ -8,22 +8,30 @@ model and make the oracle.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib import metadata
-from importlib.util import find_spec
 from itertools import product
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator
 
-from ratecli import plugins
-from ratecli.errors import Diagnostic, InvalidValueError, did_you_mean
-from ratecli.solvers.oracles.instances import find_instance
+from ratecli.errors import Diagnostic, InvalidValueError
+from ratecli.solvers.oracles.named import (
+    BOOSTING_LIBRARIES,
+    DEFAULT_THRESHOLD,
+    EARLY_STOPPING,
+    LOGISTIC,
+    LOGISTIC_MODEL,
+    PROBABILITIES_OPTION,
+    REGRESSOR_MODULES,
+    SCORE_MODEL,
+    NamedOptions,
+    class_path,
+)
 
 if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np
@@ -35,62 +43,16 @@ if TYPE_CHECKING:  # numpy is slow to import
     from ratecli.solvers.problem import Problem
 
 LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE = "linear", "regression", "plugin"
-PROBABILITIES_OPTION, GROUPS_OPTION = "probabilities", "groups"
+GROUPS_OPTION = "groups"
 ORACLE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     LINEAR_ORACLE: (),
     REGRESSION_ORACLE: (),
     PLUGIN_ORACLE: (PROBABILITIES_OPTION, GROUPS_OPTION),
 }
 """Options of the oracles that are not classifiers of scikit-learn."""
-EARLY_STOPPING = ("early_stopping_round", "early_stopping_rounds")
-"""Parameters of the booster libraries that require validation rows."""
-LOGISTIC = "LogisticRegression"
-LINEAR_MODEL, LOGISTIC_MODEL = "linear", "logistic"
+LINEAR_MODEL = "linear"
 LINEAR_MODELS = (LINEAR_MODEL, LOGISTIC_MODEL)
 """Models that ratecli fits itself."""
-SCORE_MODEL = "score"
-"""A model that is not fitted: a column of scores and a threshold."""
-DEFAULT_THRESHOLD = 0.5
-CLASS_PATH = re.compile(r"\w+(\.\w+)*:\w+")
-BOOSTING_LIBRARIES = {
-    "lightgbm": "lightgbm:LGBMClassifier",
-    "xgboost": "xgboost:XGBClassifier",
-    "catboost": "catboost:CatBoostClassifier",
-}
-"""The classifier of each optional library, by the name of the library and of ratecli's extra."""
-
-CLASSIFIER_MODULES = {
-    name: f"sklearn.{module}"
-    for module, names in {
-        "calibration": "CalibratedClassifierCV",
-        "ensemble": "AdaBoostClassifier BaggingClassifier ExtraTreesClassifier "
-        "GradientBoostingClassifier HistGradientBoostingClassifier RandomForestClassifier",
-        "linear_model": "LogisticRegression LogisticRegressionCV Perceptron RidgeClassifier "
-        "RidgeClassifierCV SGDClassifier",
-        "naive_bayes": "BernoulliNB CategoricalNB ComplementNB GaussianNB MultinomialNB",
-        "neural_network": "MLPClassifier",
-        "svm": "LinearSVC NuSVC SVC",
-        "tree": "DecisionTreeClassifier ExtraTreeClassifier",
-    }.items()
-    for name in names.split()
-}
-"""Modules of the scikit-learn classifiers that take sample weights and need no parameters.
-
-Hard-coded because scanning scikit-learn takes seconds. A file that names one of these classes is
-checked without any import if it sets no parameters. Before scikit-learn 1.7, `MLPClassifier` takes
-no weights: its fits fail (E501).
-"""
-REGRESSOR_MODULES = {
-    name: f"sklearn.{module}"
-    for module, names in {
-        "ensemble": "ExtraTreesRegressor GradientBoostingRegressor HistGradientBoostingRegressor "
-        "RandomForestRegressor",
-        "linear_model": "ElasticNet Lasso LinearRegression Ridge",
-        "tree": "DecisionTreeRegressor ExtraTreeRegressor",
-    }.items()
-    for name in names.split()
-} | {"LGBMRegressor": "lightgbm", "XGBRegressor": "xgboost"}
-"""The module of each regressor with a short name; others are written `package.module:Class`."""
 ENSEMBLES = frozenset(
     {
         *("ExtraTreesClassifier", "GradientBoostingClassifier", "HistGradientBoostingClassifier"),
@@ -102,182 +64,11 @@ DEFAULT_FOLDS = 3
 """Number of folds of algorithms that fit a model repeatedly."""
 MAX_FOLDS, MAX_HELD_OUT = 100, 0.9
 """Limits of `scores`: a model is fitted for each fold, and to the rows that are not held out."""
-MAX_LOGISTIC_ITERATIONS = 1000
-"""Iteration limit of the default logistic regression."""
-
-
-@dataclass(frozen=True)
-class _NamedOptions:
-    """A name with options, and the location of the options within the value in the file."""
-
-    name: str
-    options: Mapping[str, Any]
-    loc: tuple[str, ...]
-
-    @classmethod
-    def parse(cls, value: Any, loc: tuple[str, ...] = (), what: str = "an oracle") -> _NamedOptions:
-        if isinstance(value, str):
-            return cls(value, {}, loc)
-        if isinstance(value, dict) and len(value) == 1:
-            ((name, options),) = value.items()
-            if name == SCORE_MODEL and isinstance(options, str):
-                options = {"name": options}
-            if options is None or isinstance(options, dict):
-                return cls(name, options or {}, (*loc, name))
-            if name == SCORE_MODEL:
-                cls(name, {}, (*loc, name)).check_score()
-        hint = "write a name, or {name: {option: value}}"
-        message = f"not {what}: expected one name, or one name with options"
-        raise InvalidValueError(Diagnostic("E103", message, hint, loc=loc))
-
-    def probabilities(self) -> _NamedOptions:
-        """Return the classifier that a plug-in oracle fits."""
-        loc = (*self.loc, PROBABILITIES_OPTION)
-        return _NamedOptions.parse(self.options.get(PROBABILITIES_OPTION, LOGISTIC), loc)
-
-    def parameters(self, l2: float, rows: float) -> dict[str, Any]:
-        """Return the parameters of a classifier with probabilities.
-
-        By default, a logistic regression adds the penalty `l2 / 2 |w|^2` to its mean loss.
-        """
-        defaults = {"C": 1 / (rows * l2), "max_iter": MAX_LOGISTIC_ITERATIONS}
-        is_logistic = self.name in {LOGISTIC, LOGISTIC_MODEL}
-        return (defaults if is_logistic else {}) | dict(self.options)
-
-    def check_names(self, known: Sequence[str]) -> None:
-        """Raise E101 if there is an option of another name."""
-        for key in self.options:
-            if key not in known:
-                hint = did_you_mean(key, known, f"options of {self.name}")
-                message, loc = f"'{self.name}' has no option '{key}'", (*self.loc, key)
-                raise InvalidValueError(Diagnostic("E101", message, hint, loc=loc, key=True))
-
-    def check_score(self) -> None:
-        """Raise E101 or E103 unless this is the name of a score, with or without a threshold."""
-        self.check_names(("name", "threshold"))
-        threshold = self.options.get("threshold", DEFAULT_THRESHOLD)
-        number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-        if not (isinstance(self.options.get("name"), str) and number and isfinite(threshold)):
-            message = (
-                "a score needs the name of a column and, optionally, a finite number as threshold"
-            )
-            hint = "write {score: NAME} or {score: {name: NAME, threshold: 0.5}}"
-            raise InvalidValueError(Diagnostic("E103", message, hint, loc=self.loc))
-
-    def check_learner(
-        self, others: Iterable[str] = (), *, probabilities: bool = False, regressor: bool = False
-    ) -> None:
-        """Raise an error unless this is a classifier, or regressor, that accepts sample weights.
-
-        With `probabilities`, it must have `predict_proba`. `others` are names that are valid, too.
-
-        Raises
-        ------
-        InvalidValueError
-            E101 for an unknown parameter, E104 for its value, for an unknown classifier and for a
-            class that is none or whose package is not trusted, E202 if its package is missing.
-        """
-        name, path = self.name, class_path(self.name)
-        instance = find_instance(name)
-        kind: Literal["classifier", "regressor"] = "regressor" if regressor else "classifier"
-        if instance is not None:
-            self._check_instance(instance, kind)
-            if probabilities and not hasattr(instance, "predict_proba"):
-                raise self._error(f"{name} does not return probabilities", f"{LOGISTIC} does")
-            return
-        if path is None:
-            known = [*others, *BOOSTING_LIBRARIES, *plugins.installed_models(), *CLASSIFIER_MODULES]
-            known = [*others, *REGRESSOR_MODULES] if regressor else known
-            hint = did_you_mean(name, known, f"{kind}s")
-            message = f"there is no {kind} '{name}' that accepts sample weights"
-            raise self._error(message, hint)
-        if not CLASS_PATH.fullmatch(path):
-            raise self._error(f"'{name}' is not the path of a class", "write package.module:Class")
-        self._check_package(path.partition(":")[0].partition(".")[0])
-        if (
-            name in (REGRESSOR_MODULES if regressor else CLASSIFIER_MODULES)
-            and not self.options
-            and (name == LOGISTIC or not probabilities)
-        ):
-            return
-        # importing scikit-learn is slow
-        from ratecli.solvers.oracles import estimators
-        from ratecli.solvers.oracles.boosters import FILE_PARAMETERS
-
-        try:
-            model = estimators.model_class(name, kind)
-            names = estimators.parameter_names(model)
-        except Exception as error:  # noqa: BLE001  a module may raise anything when imported
-            hint = "name a class whose fit takes sample weights, like those of scikit-learn"
-            hint += f": {', '.join(REGRESSOR_MODULES)}" if regressor else ""
-            raise self._error(f"'{name}' cannot be used: {error}", hint) from None
-        for key in FILE_PARAMETERS.intersection(self.options):
-            message, loc = f"'{self.name}' has no option '{key}'", (*self.loc, key)
-            hint = "it would let a fit read or write files"
-            raise InvalidValueError(Diagnostic("E101", message, hint, loc=loc, key=True))
-        self.check_names(names)
-        self._check_parameters(model)
-        if probabilities and not hasattr(model(**self.options), "predict_proba"):
-            message = f"{name} does not return probabilities"
-            raise self._error(message, f"{LOGISTIC} does, for example")
-
-    def _check_instance(self, instance: Any, kind: Literal["classifier", "regressor"]) -> None:
-        """Raise E101 or E104 unless this estimator object can be used as a model."""
-        from ratecli.solvers.oracles import estimators
-
-        try:
-            estimators.check_estimator(type(instance), instance, kind)
-        except TypeError as error:
-            message = f"{type(instance).__name__} cannot be used as a model: {error}"
-            hint = f"pass a {kind} whose fit takes sample weights, like those of scikit-learn"
-            raise self._error(message, hint) from None
-        self.check_names(sorted(instance.get_params()))
-
-    def _check_parameters(self, model: type[Any]) -> None:
-        """Raise E104 if a class does not accept the values of the parameters."""
-        from ratecli.solvers.oracles import estimators
-
-        if refusal := estimators.parameter_error(model, self.options):
-            # some are valid only together: name one if it is invalid alone
-            for key, value in self.options.items():
-                if alone := estimators.parameter_error(model, {key: value}):
-                    raise InvalidValueError(Diagnostic("E104", alone, loc=(*self.loc, key)))
-            raise InvalidValueError(Diagnostic("E104", refusal, loc=self.loc))
-
-    def check_fitted(self) -> None:
-        """Raise E104 for an existing score."""
-        if self.name == SCORE_MODEL:
-            message, hint = "an existing score cannot be fitted", "'post_shift' takes it"
-            raise InvalidValueError(Diagnostic("E104", message, hint, loc=self.loc, key=True))
-
-    def check_fixed_length(self, why: str = "the model is not fitted to the labels") -> None:
-        """Raise E104 for a parameter that stops a fit early."""
-        for key in EARLY_STOPPING:
-            if self.options.get(key):
-                message = f"'{key}' is not possible here: {why}"
-                loc = (*self.loc, key)
-                raise InvalidValueError(Diagnostic("E104", message, loc=loc, key=True))
-
-    def _check_package(self, package: str) -> None:
-        """Raise E104 if a package is not trusted, E202 if it is not installed."""
-        if not plugins.is_trusted_package(package):
-            message = f"'{package}' is not a package whose classes a file may name"
-            raise self._error(message, f"if you trust it: ratecli --trust {package} COMMAND FILE")
-        if find_spec(package) is None:
-            what = f"'ratecli[{package}]'" if package in BOOSTING_LIBRARIES else package
-            hint = f"pip install {what}"
-            message = f"'{self.name}' needs {package}, which is not installed"
-            raise InvalidValueError(Diagnostic("E202", message, hint, loc=self.loc))
-
-    def _error(self, message: str, hint: str) -> InvalidValueError:
-        """Return an error at the name."""
-        key = self.loc[-1:] == (self.name,)
-        return InvalidValueError(Diagnostic("E104", message, hint, loc=self.loc, key=key))
 
 
 def check_oracle(value: Any) -> Any:
     """Return the value; raise E101, E103 or E104 if it does not name an oracle."""
-    choice = _NamedOptions.parse(value)
+    choice = NamedOptions.parse(value)
     if choice.name not in ORACLE_OPTIONS:
         choice.check_fitted()
         choice.check_learner(ORACLE_OPTIONS)
@@ -305,7 +96,7 @@ def check_probability_classifier(value: Any) -> Any:
     the value names no such classifier.
     """
     value = LOGISTIC if value == LOGISTIC_MODEL else value
-    choice = _NamedOptions.parse(value)
+    choice = NamedOptions.parse(value)
     choice.check_learner(probabilities=True)
     choice.check_fixed_length()
     return value
@@ -329,22 +120,9 @@ def fit_probability_classifier(
     """
     from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator
 
-    choice = _NamedOptions.parse(value)
+    choice = NamedOptions.parse(value)
     model = make_estimator(choice.name, choice.parameters(l2, rows.X.shape[0]), rng)
     return fit_estimator(model, rows, stopping)
-
-
-def class_path(name: str) -> str | None:
-    """Return `module:Class` of the classifier of a name, None if there is none."""
-    if ":" in name:
-        return name
-    name = LOGISTIC if name == LOGISTIC_MODEL else name
-    for modules in (CLASSIFIER_MODULES, REGRESSOR_MODULES):
-        if name in modules:
-            return f"{modules[name]}:{name}"
-    if name in BOOSTING_LIBRARIES:
-        return BOOSTING_LIBRARIES[name]
-    return plugins.installed_models().get(name)
 
 
 def model_versions(solver: object) -> dict[str, str]:
@@ -352,7 +130,7 @@ def model_versions(solver: object) -> dict[str, str]:
     found = {}
     for value in (getattr(solver, option, None) for option in ("model", "oracle")):
         try:
-            choice = _NamedOptions.parse(value)
+            choice = NamedOptions.parse(value)
         except InvalidValueError:  # not set, or an option of a plugin
             continue
         if choice.name == PLUGIN_ORACLE:
@@ -373,7 +151,7 @@ def _installed_version(package: str) -> str | None:
 
 def check_model(value: Any) -> Any:
     """Return the value; raise E101, E103, E104 or E202 if it does not name a model."""
-    choice = _NamedOptions.parse(value, what="a model")
+    choice = NamedOptions.parse(value, what="a model")
     if choice.name in LINEAR_MODELS:
         choice.check_names(())
     elif choice.name == SCORE_MODEL:
@@ -385,7 +163,7 @@ def check_model(value: Any) -> Any:
 
 def check_reduced_model(value: Any) -> Any:
     """Return the value; raise as `check_model` does, or E104 if it cannot be fitted repeatedly."""
-    choice = _NamedOptions.parse(check_model(value))
+    choice = NamedOptions.parse(check_model(value))
     choice.check_fitted()
     choice.check_fixed_length()
     return value
@@ -397,7 +175,7 @@ ModelOption = Annotated[str | dict[str, Any], BeforeValidator(check_model)]
 
 def check_regressor(value: Any) -> Any:
     """Return the value; raise E101, E103, E104 or E202 if it is not `linear` or a regressor."""
-    choice = _NamedOptions.parse(value, what="a model")
+    choice = NamedOptions.parse(value, what="a model")
     if choice.name == LINEAR_MODEL:
         choice.check_names(())
     else:
@@ -412,7 +190,7 @@ RegressorOption = Annotated[str | dict[str, Any], BeforeValidator(check_regresso
 
 def is_regressor(value: Any) -> bool:
     """Return whether a value names a regressor."""
-    return _NamedOptions.parse(value, what="a model").name in REGRESSOR_MODULES
+    return NamedOptions.parse(value, what="a model").name in REGRESSOR_MODULES
 
 
 def check_model_or_regressor(value: Any) -> Any:
@@ -434,12 +212,12 @@ def fit_regressor(value: Any, rows: FitRows, rng: np.random.Generator) -> Probab
 
 def model_name(value: Any) -> str:
     """Return the name of the model that a checked option names."""
-    return _NamedOptions.parse(value).name
+    return NamedOptions.parse(value).name
 
 
 def named_options(value: Any) -> tuple[str, Mapping[str, Any]]:
     """Return name and parameters of the model that a checked option names."""
-    choice = _NamedOptions.parse(value)
+    choice = NamedOptions.parse(value)
     return choice.name, choice.options
 
 
@@ -465,7 +243,7 @@ def is_linear(value: Any) -> bool:
 
 def uses_penalty(value: Any) -> bool:
     """Return whether the problem's `l2` applies to the model that a checked option names."""
-    choice = _NamedOptions.parse(value)
+    choice = NamedOptions.parse(value)
     if choice.name == PLUGIN_ORACLE:
         choice = choice.probabilities()
     return choice.name in {*LINEAR_MODELS, LOGISTIC} and "C" not in choice.options
@@ -518,7 +296,7 @@ def check_tuned(value: Any, values: Mapping[str, Sequence[Any]]) -> None:
         E104 if the model is linear, for a value that it does not accept and for a parameter that
         the option sets as well, E101 for an unknown parameter.
     """
-    choice = _NamedOptions.parse(value)
+    choice = NamedOptions.parse(value)
     if choice.name in {*LINEAR_MODELS, SCORE_MODEL}:
         message = f"the model '{choice.name}' has no parameters to tune"
         hint = f"tune l2, its penalty, or name another model: {LOGISTIC} has C, for example"
@@ -536,14 +314,14 @@ def tuned_models(
     value: Any, values: Mapping[str, Sequence[Any]]
 ) -> list[tuple[dict[str, Any], Any]]:
     """Return all combinations of the tuned values, each with the option that names its model."""
-    choice = _NamedOptions.parse(value)
+    choice = NamedOptions.parse(value)
     settings = [dict(zip(values, each, strict=True)) for each in product(*values.values())]
     return [(each, {choice.name: {**choice.options, **each}}) for each in settings]
 
 
 def stops_early(value: Any) -> bool:
     """Return whether the model of a checked option is to stop by validation rows."""
-    return any(_NamedOptions.parse(value).options.get(key) for key in EARLY_STOPPING)
+    return any(NamedOptions.parse(value).options.get(key) for key in EARLY_STOPPING)
 
 
 def fit_classifier(
@@ -564,7 +342,7 @@ def fit_classifier(
 
 def oracle_uses_groups(value: Any) -> bool:
     """Return whether the oracle that a checked option names uses the slices of the goals."""
-    choice = _NamedOptions.parse(value)
+    choice = NamedOptions.parse(value)
     return choice.name == PLUGIN_ORACLE and bool(choice.options.get(GROUPS_OPTION, False))
 
 
@@ -588,7 +366,7 @@ def make_oracle(
     """Return the oracle that a checked option names; `l2` and `sweeps` are for `LinearOracle`."""
     from ratecli.solvers.oracles.linear import LinearOracle, PairedRegressionOracle
 
-    choice = _NamedOptions.parse(value)
+    choice = NamedOptions.parse(value)
     if choice.name == LINEAR_ORACLE:
         return LinearOracle(rows, l2, sweeps, rng)
     if choice.name == REGRESSION_ORACLE:

@@ -50,8 +50,8 @@ from ratecli.solvers.oracles.boosters import (
     library,
     library_settings,
 )
-from ratecli.solvers.oracles.choice import class_path
 from ratecli.solvers.oracles.instances import find_instance
+from ratecli.solvers.oracles.named import class_path
 from ratecli.solvers.problem import ERROR_RATE, Groups
 
 ModelKind = Literal["classifier", "regressor"]

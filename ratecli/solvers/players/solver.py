@@ -14,10 +14,7 @@ from ratecli.errors import Diagnostic, InvalidValueError
 from ratecli.rates.analysis import PROGRAM_SHAPES
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.oracles.choice import (
-    EARLY_STOPPING,
     LINEAR_MODEL,
-    LOGISTIC_MODEL,
-    SCORE_MODEL,
     OracleOption,
     Scores,
     check_model,
@@ -25,6 +22,7 @@ from ratecli.solvers.oracles.choice import (
     named_options,
     oracle_uses_groups,
 )
+from ratecli.solvers.oracles.named import EARLY_STOPPING, LOGISTIC_MODEL, SCORE_MODEL
 
 if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np
