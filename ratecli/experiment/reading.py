@@ -11,7 +11,6 @@ error.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -191,11 +190,16 @@ class ExperimentReader:
         return cases
 
     def _unused_sweep_names(self) -> Iterator[Diagnostic]:
-        """Yield a W308 for each name of the file's sweep that nothing uses."""
-        kept = {k: v for k, v in self.document.data.items() if k not in NO_USE_OF_NAMES}
-        words = set(re.findall(r"\w+", json.dumps(kept, default=str)))
-        for name in self.experiment.sweep.axes if self.experiment.sweep else ():
-            if name not in {DATASET_AXIS, *words}:
+        """Yield a W308 for each name of the file's sweep that nothing uses.
+
+        Names of points, under `include` or `zip`, label the values of others.
+        """
+        sweep = self.experiment.sweep
+        kept = [v for k, v in self.document.data.items() if k not in NO_USE_OF_NAMES]
+        labels = [*chain.from_iterable(sweep.zip), *chain.from_iterable(sweep.include)]
+        words = {DATASET_AXIS, *labels, *re.findall(r"\w+", str(kept).replace("\\n", " "))}
+        for name in sweep.axes:
+            if name not in words:
                 message = f"'{name}' is swept, but no rule, metric or option uses it"
                 hint = "each of its values repeats all trials: leave it out, or correct the name"
                 yield Diagnostic("W308", message, hint, loc=("sweep", name), key=True)

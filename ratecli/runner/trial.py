@@ -284,7 +284,7 @@ class Trial:
                         problems[other] = found
             try:
                 started = solver.solve_together([*problems.values()], make_rng(), lambda _: None)
-            except Exception:  # noqa: BLE001  the trial that causes it fails again, alone
+            except Exception:  # noqa: BLE001  a trial that causes it fails again, alone
                 return {}
             return dict(zip(problems, started, strict=True))
 

@@ -44,8 +44,9 @@ def violation_warnings(
     warnings = []
     for label, trials in groupby(reading, key=lambda trial: trial.label):
         found, tested, variant = defaultdict[str, Points](lambda: defaultdict(list)), False, ""
+        enforces = False
         for trial in trials:
-            enforces = solver_class(trial.algorithm).role == "enforces"
+            enforces |= solver_class(trial.algorithm).role == "enforces"
             result = results.get(trial.key)
             tested |= bool(result and result.info.get("certificates"))
             main, values = _values(result)

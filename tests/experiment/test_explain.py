@@ -162,6 +162,7 @@ def test_an_objective_that_should_be_large_is_warned_of(tmp_path, objective, war
     ("more", "warned"),
     [
         ("metrics: {m: error}", ["W308"]),
+        ("metrics:\n  m: |\n    error *\n    k\n", []),
         ("metrics: {m: k * error}", []),
         ("metrics: {m: error}\nreport: {tables: [{rows: [k], columns: [m]}]}", ["W308"]),
     ],
@@ -171,3 +172,14 @@ def test_a_swept_name_without_use_is_warned_of(tmp_path, more, warned):
     path = tmp_path / "exp.yaml"
     path.write_text(f"{text}algorithms: [unconstrained]\n{more}\n")
     assert [fault.code for fault in check_file(path).warnings] == warned
+
+
+def test_labels_of_points_need_no_other_use(tmp_path):
+    path = tmp_path / "exp.yaml"
+    head = "name: k\ndatasets: {d: {source: loans}}\nalgorithms: [unconstrained]\n"
+    for sweep in (
+        "{a: [x, y], include: [{a: x, k: 1}, {a: y, k: 2}]}",
+        "{a: [x, y], k: [1, 2], zip: [[a, k]]}",
+    ):
+        path.write_text(f"{head}sweep: {sweep}\nmetrics: {{m: k * error}}\n")
+        assert not check_file(path).warnings

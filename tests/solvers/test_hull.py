@@ -75,9 +75,9 @@ def on_grid(program: RateProgram, rates: np.ndarray, steps: int) -> float:
 
 
 def best_mixture(
-    program: RateProgram, rates: np.ndarray, gap: float = GAP, budget: int | None = None
+    program: RateProgram, rates: np.ndarray, gap: float = GAP, nodes: int = search.MAX_NODES
 ) -> HullOptimum:
-    return optimize_over_hull(program, RatePoints.classifiers(rates), gap, budget=budget)
+    return optimize_over_hull(program, RatePoints.classifiers(rates), gap, nodes=nodes)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_interrupted_search_still_finds_a_feasible_point(seed, monkeypatch):
     monkeypatch.setattr(  # find no point in the first search
         search, "_candidate_points", lambda of, node: candidates(of, node) if of.elastic else []
     )
-    found = best_mixture(program, rates, gap, budget=60)
+    found = best_mixture(program, rates, gap, nodes=60)
     assert found.feasible == whole.feasible
     if found.feasible:
         assert program.excess(found.rates) <= 5e-7
@@ -184,7 +184,7 @@ def test_a_short_search_from_a_point_finds_none_worse(seed):
     near, last = None, np.inf
     for count in (8, 12, 16, 20):
         hull = RatePoints.classifiers(rates[:, :count])
-        found = optimize_over_hull(program, hull, 1e-5, budget=10, near=near)
+        found = optimize_over_hull(program, hull, 1e-5, nodes=10, near=near)
         if found.feasible:
             assert program.excess(found.rates) <= 5e-7
             assert found.value <= last + 1e-12

@@ -367,6 +367,8 @@ def _contradictions(constraints: Sequence[Goal], names: Sequence[str]) -> set[tu
     found, known = set(), defaultdict[frozenset[ex.Leaf], list[tuple[str, ex.Expression]]](list)
     for goal in sorted(constraints, key=lambda goal: names.index(goal.name)):
         for piece in goal.pieces:
+            if interval(piece)[0] > 0:  # which is an error of its own
+                continue
             same = known[frozenset(ex.leaves(piece))]
             for name, other in same:
                 if name != goal.name and interval(ex.add(piece, other))[0] > CONTRADICTION:

@@ -57,6 +57,8 @@ TRAIN_SHARE = 2 / 3
 """Share of the rows that the starter file trains on."""
 MAX_COLUMNS = 8
 """Number of metrics that the table of the results shows; `summary.csv` has all of them."""
+FEW_DATES = 10
+"""Up to this number of dates are categories, such as the days of cohorts."""
 MAX_CATEGORIES = 50
 """Maximum number of values of a text column to be used as a feature, one indicator each."""
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
@@ -64,11 +66,12 @@ DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
 THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(,\d{3})+")
 """Numbers with commas between thousands; `0,125` has a decimal comma."""
 WEIGHT = re.compile(r'"(.*[ _])?weight"', re.IGNORECASE)
-ID = re.compile(r"(.*[ _])?(id|ID|Id|key|number)|.*[a-z]I[dD]")
+ID = re.compile(r"(.*[ _-])?(id|ID|Id|key)|.*[a-z]I[dD]")
 """Names of columns that identify rows."""
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 IN_USE = "decisions in use; to train on them, too, add a copy of the column under another name"
 GAPS = "some values are missing, and only the score is used"
+OTHER_PARTS = "another column of train and test"
 DROPPED = """
     # Columns under `drop` are not features; constraints and metrics can still use them."""
 MAX_STRAY_SHARE = 0.1
@@ -102,9 +105,12 @@ def own_table_starter(request: StarterOptions) -> Starter:
     # without the groups as features, mean errors of groups can hardly be equal
     hidden = () if request.target else request.group
     others = [name for name in request.columns if name in hidden or name not in request.group]
-    parts = [name for name in frame.drop(columns=others) if _has_parts(frame[name])]
+    parts = [name for name in frame.drop(columns=others) if _has_parts(frame[name])][:1]
     features = frame.drop(columns=list(dict.fromkeys([*others, *parts])))
-    reasons = {str(each): _unusable_reason(column) for each, column in features.items()}
+    reasons = {
+        str(each): OTHER_PARTS if _has_parts(column) else _unusable_reason(column)
+        for each, column in features.items()
+    }
     left_out = {each: reason for each, reason in reasons.items() if reason}
     used = features.drop(columns=[*features] if request.score else list(left_out))
     empty = {name: rows for name, rows in used.isna().sum().items() if rows}
@@ -122,7 +128,7 @@ def own_table_starter(request: StarterOptions) -> Starter:
     algorithms = _algorithms(request, goals, frame)
     algorithm, why = list(algorithms.items())[-1]
     keys = {key: value for key, value in keys.items() if value != []}
-    entry = _entry_lines(keys, left_out, *parts[:1])
+    entry = _entry_lines(keys, left_out, *parts)
     text = _write_starter(request, entry, goals, groups, algorithms)
     notes += [f"split    {_quoted(name)} says which rows to train and to test on" for name in parts]
     notes += [f"{'groups':9}{line}" for line in _group_notes(frame, request, groups)]
@@ -428,7 +434,7 @@ def _unusable_reason(column: pd.Series) -> str:
     """Return why a column cannot be a feature as it is, "" if it can."""
     if is_text(column):
         words = sorted(set(column) - {None})
-        if len(words) > 1 and all(map(DATE.fullmatch, words)):
+        if len(words) > FEW_DATES and all(map(DATE.fullmatch, words)):
             return "dates: to use them, add numbers such as a year or an age"
         if len(words) <= MAX_CATEGORIES:
             return ""
@@ -450,9 +456,9 @@ def _unusable_reason(column: pd.Series) -> str:
         return f"only {_format_row_count(count)} with a number: fill in more to use it"
     if len(values) > 1 and (np.diff(values) == 1).all():
         return "consecutive row numbers"
-    dense = np.ptp(values) < 2 * len(values) or ID.fullmatch(str(column.name))
-    distinct = len(np.unique(values)) == len(values) > MIN_ROWS and (values % 1 == 0).all()
-    return "a different number in each row: probably a row ID" if distinct and dense else ""
+    named = ID.fullmatch(str(column.name)) and np.isfinite(values).all()
+    distinct = named and len(np.unique(values)) == len(values) > MIN_ROWS
+    return "a different number in each row: probably a row ID" if distinct else ""
 
 
 def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
@@ -470,7 +476,7 @@ def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
 
 def _entry_lines(keys: Mapping[str, Any], left_out: Mapping[str, str], split_by: str = "") -> str:
     """Return the lines of the data set's keys, with the reason for each column that is left out."""
-    reasons = (f"\n    # {name}: {reason}" for name, reason in left_out.items())
+    reasons = (f"\n    # {_quoted(name)}: {reason}" for name, reason in left_out.items())
     split = _yaml({"by": split_by}) if split_by else "{train: 2/3, test: 1/3}"
     dropped = DROPPED * ("drop" in keys) + "".join(reasons)
     return f"{_yaml_lines(keys, 4)}{dropped}\n    split: {split}"

@@ -31,7 +31,9 @@ VIOLATION_GAP = 1e-4
 """Accuracy of the lower bound on the violation."""
 EXACT_GAP = 1e-12
 """Largest error, in units of the objective, at which a relaxation counts as exact."""
-MAX_NODES, MIN_NODES = 2000, 10
+MAX_NODES = 2000
+MIN_NODES, FEW_LEVELS = 10, 3
+"""A frugal search opens all boxes with few levels, and with many levels at least the minimum."""
 MAX_NODES_WITHOUT_POINT = 100
 """Number of boxes without a feasible point after which fractions are linearized to find one. The
 levels of relaxed points may all be slightly outside those of feasible points.
@@ -197,11 +199,11 @@ class Relaxation:
         return relaxed
 
     def point(self, weights: Array) -> RelaxationOptimum:
-        """Return a point with these weights of the first points as if it were an optimum."""
+        """Return a point with these weights of the first points; its prices are the objective's."""
         columns, none = self.columns, np.zeros(len(self.bilinear.boxes))
         weights = np.pad(weights, (0, columns.points.shape[1] - len(weights)))
         rates = columns.points @ weights + columns.origin
-        duals = np.zeros(len(self._linear.fixed))
+        duals = -1.0 * (np.arange(len(self._rows())) == 0)
         return RelaxationOptimum(-np.inf, weights, rates, none, none, 1.0, duals)
 
     def _relaxed(self, found: LpOptimum) -> RelaxationOptimum:
@@ -283,9 +285,6 @@ class HullOptimum:
         Tangents of the program's curves, for a relaxation over more points.
     feasible
         Whether it satisfies the constraints.
-    complete
-        Whether the search ended before its maximum number of boxes, or proved that no point
-        satisfies the constraints.
     """
 
     weights: Array
@@ -296,7 +295,6 @@ class HullOptimum:
     multipliers: Array
     tangents: Tangents
     feasible: bool
-    complete: bool = True
 
 
 def optimize_over_hull(
@@ -305,39 +303,43 @@ def optimize_over_hull(
     gap: float,
     tangents: Tangents = (),
     *,
-    budget: int | None = None,
+    nodes: int = MAX_NODES,
+    frugal: bool = False,
     near: Array | None = None,
 ) -> HullOptimum | None:
     """Return the best point of a hull, up to a gap between value and bound.
 
     If the relaxation has no levels, its first program is exact. Otherwise boxes of levels are split
-    in two at the level with the largest error. After `MAX_NODES` boxes, or if a box was dropped
-    that could neither be split nor gave a point, the bound is still valid, but may be further than
-    `gap` away. A smaller `budget` of boxes is divided by the squared number of levels: boxes of
-    many levels take longer and prove less. The search starts from the weights `near` of the first
-    points, if given.
+    in two at the level with the largest error. After `nodes` boxes, or if a box was dropped that
+    could neither be split nor gave a point, the bound is still valid, but may be further than `gap`
+    away. The search starts from the weights `near` of the first points, if given. A `frugal` one,
+    one of many, opens fewer boxes where they take long and prove little: with many levels, and for
+    the least violation if no point satisfies the constraints.
 
     If no point was found that satisfies all constraints, a point of least violation is searched
     for. It counts as feasible if it satisfies them after all; None if a constraint is undefined at
     all points.
     """
     relaxation = Relaxation(program, points, tangents=tangents)
-    levels = max(len(relaxation.bilinear.boxes), 1)
-    nodes = MAX_NODES if budget is None else max(budget // levels**2, MIN_NODES)
+    if frugal:
+        share = min(1.0, FEW_LEVELS / max(len(relaxation.bilinear.boxes), 1)) ** 5
+        nodes = max(int(share * nodes), MIN_NODES)
     search = _BranchAndBound(relaxation, gap, nodes, near)
     if search.found is not None:
-        found = _polished_optimum(relaxation, search.found, search.upper, search.bound)
-        return replace(found, complete=search.complete)
+        halvings = MAX_HALVINGS if frugal else 1
+        return _polished_optimum(
+            relaxation, search.found, search.upper, search.bound, halvings=halvings
+        )
+    if frugal and search.bound == np.inf:
+        nodes = max(nodes // 10, MIN_NODES)
     nearest = _BranchAndBound(Relaxation(program, points, elastic=True), gap, nodes, near)
     if nearest.found is None:
         return None
-    value, closest = _point_value(relaxation, nearest.found), nearest.relaxation
+    value = _point_value(relaxation, nearest.found)
     if value == np.inf:
-        found = _polished_optimum(closest, nearest.found, nearest.upper, nearest.bound)
-    else:
-        bound = search.bound if search.bound < np.inf else -np.inf
-        found = _polished_optimum(relaxation, nearest.found, value, bound, closest)
-    return replace(found, complete=search.complete and (nearest.complete or search.bound == np.inf))
+        return _polished_optimum(nearest.relaxation, nearest.found, nearest.upper, nearest.bound)
+    bound = search.bound if search.bound < np.inf else -np.inf
+    return _polished_optimum(relaxation, nearest.found, value, bound, nearest.relaxation)
 
 
 def min_violation(program: RateProgram, kinds: RowKinds) -> tuple[float, Array | None]:
@@ -373,7 +375,7 @@ class _BranchAndBound:
         """
         self.relaxation, self.gap, self.count = relaxation, gap, itertools.count()
         self.found: RelaxationOptimum | None = None
-        self.upper, self.left_out, self.complete = np.inf, np.inf, False
+        self.upper = self.left_out = np.inf
         self.heap: list[tuple[float, int, Array, RelaxationOptimum]] = []
         enough = 0.0 if self.relaxation.elastic else -np.inf
         if near is not None and not relaxation.is_flat:
@@ -381,10 +383,7 @@ class _BranchAndBound:
             self._take(known, self._linearized_optimum(known.rates))
         self._open(self.relaxation.bilinear.boxes, -np.inf)
         for node in range(nodes):
-            self.complete = (
-                not self.heap or self.heap[0][0] >= self.upper - gap or self.upper <= enough
-            )
-            if self.complete:
+            if not self.heap or self.heap[0][0] >= self.upper - self.gap or self.upper <= enough:
                 break
             lower, _, boxes, relaxed = heapq.heappop(self.heap)
             self._take(*_candidate_points(self.relaxation, relaxed))
@@ -478,10 +477,13 @@ def _polished_optimum(
     value: float,
     bound: float,
     solved: Relaxation | None = None,
+    *,
+    halvings: int = 1,
 ) -> HullOptimum:
     """Return the optimum with prices from the program with fractions linearized at the point.
 
-    While the optimum of that program is a better point, it replaces the current one. `solved` is
+    While the optimum of that program is a better point, or a point on the way there is, after up to
+    `halvings` halvings of the way, it replaces the current one. `solved` is
     the relaxation that `found` is an optimum of, by default the same one.
     """
     priced, at = solved or relaxation, found
@@ -491,7 +493,7 @@ def _polished_optimum(
         if step is None:  # keep the point; only its prices are less accurate
             break
         priced, at = near, step
-        steps = (_between(found, step, 0.5**k) for k in range(MAX_HALVINGS))
+        steps = (_between(found, step, 0.5**k) for k in range(halvings))
         better = next(
             (x for x in steps if _point_value(relaxation, x) < value - MIN_IMPROVEMENT), None
         )

@@ -43,8 +43,6 @@ CAUTIONS = (0.05, 0.1, 0.2, 0.4)
 """Relative increases of the multipliers, tried in this order when no answer improves the mixture.
 Higher multipliers lead to answers that satisfy stricter constraints, such as a higher precision.
 """
-BOXES_PER_ROUND, MAX_BOXES = 200, 2000
-"""Budget of the search for the best mixture as long as answers may improve it, and at the end."""
 MAX_SINGLES = 5
 """Number of times that the best single classifier is added to the known ones."""
 CONVEX_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX})
@@ -69,7 +67,7 @@ class ColumnGeneration:
     found
         The best mixture, or the one of least violation, after a round.
     ended
-        Whether no answer promises more than the gap.
+        Whether no answer promises more than the gap, or answers repeat known classifiers.
     """
 
     program: RateProgram
@@ -84,7 +82,6 @@ class ColumnGeneration:
     found: HullOptimum = field(init=False)
     _rates: list[Array] = field(default_factory=list)
     _tangents: Tangents = ()
-    _searches: bool = True  # whether a longer search may remove promises of known classifiers
 
     def __post_init__(self) -> None:
         self._aim = self.program
@@ -116,7 +113,7 @@ class ColumnGeneration:
         return float(self.program.value(self.program.objective, self.found.rates))
 
     def run(self, progress: Progress = lambda _: None) -> None:
-        """Take rounds until no answer promises more than the gap, or all calls are used."""
+        """Take rounds until the search has ended or all calls are used."""
         while not self.ended and len(self.trace) < self.calls:
             progress(self._step())
 
@@ -143,20 +140,12 @@ class ColumnGeneration:
 
     def _step(self) -> str:
         """Find the best mixture and ask the oracle at its prices; return a message."""
-        self._mix(BOXES_PER_ROUND)
-        if self._searches and not self.found.complete and self._promise() > self.gap:
-            self._mix(MAX_BOXES)
-            self._searches = self._promise() <= self.gap
-        known = len(self.members)
-        saved = self._ask()
-        if saved <= self.gap and not self.found.complete and not self.cautions:
-            self._mix(MAX_BOXES)
-            saved = self._ask()
+        self._mix()
+        saved, self.ended = self._ask()
         found = self.found
         objective, violation = self.objective, max(float(self.program.excess(found.rates)), 0.0)
         number = len(self.trace) + 1
         self.trace.append(trace_row(number, objective, violation, self._begun, gap=saved))
-        self.ended = saved <= self.gap or not self._has_new(known)
         if self.ended and self.cautions and self._is_stuck:
             part, *self.cautions = self.cautions
             caution = part * np.abs(found.prices)
@@ -164,13 +153,13 @@ class ColumnGeneration:
             self.ended = False
         return f"objective {objective:.5g}, violation {violation:.2g}, gap {saved:.2g}"
 
-    def _mix(self, boxes: int) -> None:
-        """Find the best mixture of the known classifiers with a budget of boxes."""
+    def _mix(self) -> None:
+        """Find the best mixture of the known classifiers, or the one of least violation."""
         points, gap = RatePoints.classifiers(self.rates), 0.5 * self.gap
         last = self.found.weights if self.trace else None
-        for budget in (boxes, None):  # few boxes may all be undefined
+        for frugal in (True, False):  # few boxes may all be undefined
             found = optimize_over_hull(
-                self._aim, points, gap, self._tangents, budget=budget, near=last
+                self._aim, points, gap, self._tangents, frugal=frugal, near=last
             )
             if found is not None:
                 break
@@ -179,23 +168,18 @@ class ColumnGeneration:
         if found.feasible:
             self._tangents = found.tangents
 
-    def _promise(self) -> float:
-        """Return how much a known classifier saves at the prices: 0 at an optimum."""
-        return float((self.found.prices @ (self.found.rates[:, None] - self.rates)).max())
+    def _ask(self) -> tuple[float, bool]:
+        """Add the oracle's answers to the prices.
 
-    def _has_new(self, known: int) -> bool:
-        """Whether a classifier after the first `known` ones has rates that none of those has."""
-        rates = np.array(self._rates)
-        each = (np.abs(rates[:known] - row).max(axis=1) for row in rates[known:])
-        return any(distances.min() > MAX_EXCESS for distances in each)
-
-    def _ask(self) -> float:
-        """Add the oracle's answers to the prices; return how much they save."""
-        near = self.members[int(np.argmin(self.found.prices @ self.rates))]
+        Return how much they save, and whether that is no more than the gap or none is new.
+        """
+        known = np.array(self._rates)
+        near = self.members[int(np.argmin(known @ self.found.prices))]
         saved = self._saving(self.found, near)
         if saved <= self.gap and self.oracle.starts:
             saved = max(saved, self._saving(self.found, None))
-        return saved
+        distances = (np.abs(known - row).max(axis=1).min() for row in self._rates[len(known) :])
+        return saved, saved <= self.gap or max(distances, default=0.0) <= MAX_EXCESS
 
     @property
     def _is_stuck(self) -> bool:
