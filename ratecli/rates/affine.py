@@ -159,8 +159,9 @@ class RatioSum:
             leaf: (factor, leaf.rate.range) for leaf, factor in self.affine.coefficients.items()
         }
         for ratio in self.ratios:
-            factor = next(iter(ratio.numerator.coefficients.values()), ratio.numerator.constant)
-            unit = replace(ratio, numerator=ratio.numerator * (1 / factor))
+            top = ratio.numerator
+            factor = next(iter(top.coefficients.values()), top.constant) or 1.0
+            unit = replace(ratio, numerator=top * (1 / factor))
             found[unit.numerator.key, unit.denominator.key] = factor, unit.range()
         return found
 

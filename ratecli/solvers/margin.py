@@ -587,15 +587,12 @@ def _tighten_problem(problem: Problem, by: Array) -> Problem:
 
 def _can_hold(goals: Sequence[Goal]) -> bool:
     """Return whether some rates and ratios in their ranges satisfy all pieces linear in them."""
-    forms = [form for goal in goals for piece in goal.pieces if (form := ratio_sum(piece))]
-    terms = [form.terms() for form in forms]
+    found = [form for goal in goals for piece in goal.pieces if (form := ratio_sum(piece))]
+    terms, constants = [form.terms() for form in found], [form.affine.constant for form in found]
     ranges = {key: span for each in terms for key, (_, span) in each.items()}
     if not ranges:
-        return all(form.affine.constant <= 0 for form in forms)
-    found = linprog(
-        np.zeros(len(ranges)),
-        [[each[key][0] if key in each else 0.0 for key in ranges] for each in terms],
-        [-form.affine.constant for form in forms],
-        bounds=[*ranges.values()],
-    )
-    return bool(found.status != INFEASIBLE_PROGRAM)
+        return max(constants, default=0.0) <= 0
+    rows = [[each[key][0] if key in each else 0.0 for key in ranges] for each in terms]
+    ends, objective = [*ranges.values()], np.zeros(len(ranges))
+    optimum = linprog(objective, rows, np.negative(constants), bounds=ends)
+    return bool(optimum.status != INFEASIBLE_PROGRAM)

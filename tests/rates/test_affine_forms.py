@@ -254,3 +254,13 @@ def test_linear_thresholds_of_any_shape(metric, rule, level):
 def test_affine_pieces_of_another_goal_are_refused(rule):
     with pytest.raises(ValueError, match="not affine"):
         affine_pieces(goal(rule))
+
+
+def test_terms_of_equal_ratios_have_one_key():
+    one, other = (
+        ratio_sum(node(text)).terms()
+        for text in ("precision[women] - f1[men] - 0.1", "f1[men] - 2 * precision[women] + tpr")
+    )
+    assert len(one.keys() & other.keys()) == 2
+    assert {other[key][0] / one[key][0] for key in one} == {-2.0, -1.0}
+    assert {one[key][1] == other[key][1] for key in one} == {True}

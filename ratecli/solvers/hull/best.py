@@ -41,7 +41,7 @@ levels of relaxed points may all be slightly outside those of feasible points.
 MAX_POLISH_ROUNDS = 4
 """Maximum number of final programs with linearized fractions, each at the last one's optimum."""
 MAX_HALVINGS = 8
-"""Number of halvings of a step to the optimum of such a program."""
+"""Number of points that a frugal search tries on the way to the optimum of such a program."""
 MIN_IMPROVEMENT = 1e-9
 """Improvement of the objective by such a program that justifies another one."""
 MIN_CUT_DISTANCE = 0.1
@@ -482,9 +482,9 @@ def _polished_optimum(
 ) -> HullOptimum:
     """Return the optimum with prices from the program with fractions linearized at the point.
 
-    While the optimum of that program is a better point, or a point on the way there is, after up to
-    `halvings` halvings of the way, it replaces the current one. `solved` is
-    the relaxation that `found` is an optimum of, by default the same one.
+    While the optimum of that program is a better point, it replaces the current one; else a better
+    point between both does, half as far in each of up to `halvings` trials. `solved` is the
+    relaxation that `found` is an optimum of, by default the same one.
     """
     priced, at = solved or relaxation, found
     for _ in range(0 if relaxation.is_flat else MAX_POLISH_ROUNDS):

@@ -20,12 +20,7 @@ from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.resolve import violation_expression
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
-from ratecli.solvers.hull.best import (
-    MAX_EXCESS,
-    HullOptimum,
-    Tangents,
-    optimize_over_hull,
-)
+from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, Tangents, optimize_over_hull
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram
 from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
