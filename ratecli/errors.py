@@ -232,7 +232,7 @@ _CODES = (
     ("W404", "A table has values that no training row had.", "They count as unknown values."),
     ("W405", "A table lacks numbers that a model uses.", "The training mean replaces them."),
     ("W406", "A column probably identifies single rows.", "Exclude it with --drop."),
-    ("W407", "A filter has no effect.", "Allow a larger disclosivity, or use other columns."),
+    ("W407", "A filter has little effect.", "Allow a larger disclosivity, or use other columns."),
     (
         "W408",
         "A model is no better than a constant decision or prediction.",

@@ -143,6 +143,8 @@ class ExperimentReader:
         The columns of each pool of data sets; None if no data was read.
     groups
         The conditions of each group, by pool.
+    bins
+        The values at which each column is cut, by pool.
     refusals
         Errors about goals that an algorithm does not support.
     undefined
@@ -155,6 +157,7 @@ class ExperimentReader:
     numeric: frozenset[str] = frozenset()
     columns: Mapping[DatasetNames, SliceColumns] | None = None
     groups: dict[DatasetNames, dict[str, Conditions]] = field(default_factory=dict)
+    bins: dict[DatasetNames, dict[str, tuple[float, ...]]] = field(default_factory=dict)
     faults: dict[Diagnostic, None] = field(default_factory=dict)
     warnings: dict[Diagnostic, None] = field(default_factory=dict)
     refusals: dict[Diagnostic, None] = field(default_factory=dict)
@@ -254,7 +257,7 @@ class ExperimentReader:
         """Return the scope of an entry at a point; the groups of each pool are checked once."""
         pool = self.experiment.pool(point)
         logged = self._logged_ranges(pool)
-        scope = Scope(datasets=frozenset(pool), bins=self.experiment.bins, logged=logged)
+        scope = Scope(datasets=frozenset(pool), logged=logged)
         if self.columns is not None:
             known = self.columns[pool]
             count = None if known.streamed else known.count
@@ -262,7 +265,7 @@ class ExperimentReader:
                 scope, values=known.values.get, columns=frozenset(known.values), count=count
             )
         if pool not in self.groups:
-            self.groups[pool] = {}
+            self.groups[pool], self.bins[pool] = {}, {}
             for name in self.experiment.groups:
                 loc = self.rules.group_loc(name, pool)
                 if loc in self.rules.groups:
@@ -276,6 +279,7 @@ class ExperimentReader:
                 if name in (scope.columns or ()) or not any(name in each.values for each in pools):
                     with self._resolving(("bins", name), pool):
                         check_condition(Condition(name, ">=", cuts), scope)
+                        self.bins[pool][name] = cuts
         unset = {}  # names that vary for other algorithms only
         for name in set(self.experiment.swept_names()) - point.keys():
             hint = f"say sweep: {{{name}: [1]}} in its entry, or sweep it for all algorithms"
@@ -284,6 +288,7 @@ class ExperimentReader:
         return replace(
             scope,
             groups=self.groups[pool],
+            bins=self.bins[pool],
             parameters=point,
             unset=unset,
             algorithms=frozenset(each.label for each in self.experiment.algorithms),

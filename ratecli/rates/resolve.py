@@ -194,6 +194,9 @@ class _Resolver:
             parameters = (OUTCOME,)
         if len(node.arguments or ()) != len(parameters):
             usage = f"{node.name}({', '.join(parameters)})" if parameters else node.name
+            match node.arguments:
+                case (NameNode(name=group),) if group in self.scope.groups and not parameters:
+                    usage = f"{node.name}[{group}]"
             _refuse_use(node, f"takes {_arguments(len(parameters))}", usage)
         where, split = self.slice(node)
         match found:
@@ -416,9 +419,7 @@ class _Resolver:
         """Return a group for each value of a column, or for each of its bins."""
         values = column_values(column, span, self.scope)
         if column in self.scope.bins:
-            cuts = self.scope.bins[column]
-            check_condition(Condition(column, ">=", tuple(cuts), span), self.scope)
-            return cut_groups(column, cuts)
+            return cut_groups(column, self.scope.bins[column])
         if not 2 <= len(values) <= MAX_VALUES:
             count = f"{len(values)} value{'s' * (len(values) != 1)}"
             takes = f"'{node.name}' takes 2 to {MAX_VALUES}"

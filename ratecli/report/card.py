@@ -35,10 +35,8 @@ from ratecli.ledger.records import (
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.ledger.violations import measured_violation
-from ratecli.rates.expression import Slice
-from ratecli.rates.parser import parse_conditions
 from ratecli.report.certificates import RATIO_NOTE, collect_certificates
-from ratecli.report.groups import LEVEL, estimate_share, seed_groups
+from ratecli.report.groups import LEVEL, estimate_share, group_names, seed_groups
 from ratecli.report.html import render_template
 from ratecli.report.sheet import (
     UNKNOWN,
@@ -196,11 +194,6 @@ class _CardMaker:
         rules = {k: v if isinstance(v, str) else v.get(pool) for k, v in found.items()}
         return {name: rule for name, rule in rules.items() if rule is not None}
 
-    @property
-    def group_names(self) -> dict[str, str]:
-        """The names of the file's groups, by their conditions as rates have them."""
-        return {str(Slice.of((), parse_conditions(v))): name for name, v in self.groups.items()}
-
     def card(self) -> Card:
         experiment, point = self.ledger.experiment, format_point(self.trial.point)
         name = ", ".join(filter(None, [self.trial.label, point, f"seed {self.trial.seed}"]))
@@ -334,9 +327,10 @@ class _CardMaker:
         rates = found.get("rates", {}).get(self.model.variant)
         if not rates:
             return Section(title, "Not stored: an older ratecli ran the trial.")
+        names = group_names(self.ledger)
         rows = [
             [
-                ("group", self.group_names.get(group, group)),
+                ("group", names.get(group, group)),
                 ("rows", found["rows"][group]),
                 *(
                     (RATES[rate], _rate_cell(*numbers, least=0.0 if rate == "mse" else -math.inf))
@@ -384,7 +378,8 @@ class _CardMaker:
         if constant is not None and objective is not None and is_no_better(objective, constant):
             yield "On new rows, it is no better than the same answer for everyone."
         counts = (self.info.get(GROUP_RATES_KEY) or {}).get("rows", {})
-        few = [self.group_names.get(k, k) for k, count in counts.items() if count < FEW_ROWS]
+        names = group_names(self.ledger)
+        few = [names.get(k, k) for k, count in counts.items() if count < FEW_ROWS]
         if few:
             yield f"Groups with fewer than {FEW_ROWS} new rows: {'; '.join(few)}."
         if "test" not in self.info.get("rows", {}):

@@ -28,7 +28,8 @@ from ratecli.ledger.violations import (
     ViolationSample,
     measured_violation,
 )
-from ratecli.rates.expression import ALL_ROWS
+from ratecli.rates.expression import ALL_ROWS, Slice
+from ratecli.rates.parser import parse_conditions
 
 LEVEL = 0.95
 
@@ -301,9 +302,24 @@ def _outcome(
         if split == "test" and metric.startswith(VIOLATION_PREFIX)
     }
     constant = (result.info.get(BEST_CONSTANT_KEY) or {}).get("test")
-    return TrialOutcome(
-        ledger.status(trial), numbers, violations, constant, _group_rates(trial, result, variant)
-    )
+    names, rates = group_names(ledger), _group_rates(trial, result, variant)
+    rates = {(rate, names.get(group, group)): value for (rate, group), value in rates.items()}
+    return TrialOutcome(ledger.status(trial), numbers, violations, constant, rates)
+
+
+def group_names(ledger: Ledger) -> dict[str, str]:
+    """Return the names of the file's groups, by their conditions as rates have them."""
+
+    def names() -> dict[str, str]:
+        groups = ledger.experiment.get("groups") or {}
+        texts = {name: [v] if isinstance(v, str) else v.values() for name, v in groups.items()}
+        return {
+            str(Slice.of((), parse_conditions(text))): name
+            for name, every in texts.items()
+            for text in every
+        }
+
+    return ledger.cached("group names", names)
 
 
 def _group_rates(

@@ -412,6 +412,8 @@ class RunProgress:
         if self._bar is not None:
             self._refresh()
             self._bar.start()
+        elif not self._quiet and self._stored < self._total:
+            self._print_with_left(f"{self._counts()}  started")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -432,8 +434,7 @@ class RunProgress:
         if self._bar is None and not self._quiet:
             self._line = f"{self._counts()}  {name}: {result.status}, {result.seconds:.1f} s"
             if time.monotonic() - self._printed >= LINE_SECONDS:
-                left = str(self._left)
-                self._print(f"{self._line}; {left}" if left else self._line)
+                self._print_with_left(self._line)
                 self._printed, self._line = time.monotonic(), ""
 
     def _counts(self) -> str:
@@ -451,6 +452,10 @@ class RunProgress:
             self._bar.update(
                 self._task, completed=completed, description=self._counts(), left=self._estimate
             )
+
+    def _print_with_left(self, line: str) -> None:
+        left = str(self._left)
+        self._print(f"{line}; {left}" if left else line)
 
     def _print(self, line: str) -> None:
         if self._bar is None:

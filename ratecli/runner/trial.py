@@ -274,15 +274,13 @@ class Trial:
 
         def start_all() -> dict[str, Callable[[], Solution] | None]:
             problems = {key: problem}
-            for other, case in together.items():
-                if other == key:
-                    continue
-                trial = replace(self, spec=replace(self.spec, key=other, case=case))
-                with suppress(FaultError):  # which the other trial reports
-                    found = trial.with_goals(problem)
-                    if rate_leaves(found.objective, found.constraints) == own:
-                        problems[other] = found
             try:
+                for other in together.keys() - {key}:
+                    spec = replace(self.spec, key=other, case=together[other])
+                    with suppress(FaultError):  # which the other trial reports
+                        found = replace(self, spec=spec).with_goals(problem)
+                        if rate_leaves(found.objective, found.constraints) == own:
+                            problems[other] = found
                 started = solver.solve_together([*problems.values()], make_rng(), lambda _: None)
             except Exception:  # noqa: BLE001  a trial that causes it fails again, alone
                 return {}

@@ -9,6 +9,7 @@ from ratecli.runner import run
 from ratecli.runner.run import RunProgress
 
 BAD = TrialResult("b", "error", "ValueError: [bold]no[/bold]")
+STARTED = " 3/12 (3 stored before)  started"
 FAILURE = "error[E501]: trial b: ValueError: [bold]no[/bold]"
 
 
@@ -37,19 +38,27 @@ SLOW = TrialResult("t", "timeout", "after 60 s")
 @pytest.mark.parametrize(
     ("results", "quiet", "lines"),
     [
-        ([BAD, *OK], False, [FAILURE, "12/12 (3 stored before, 1 failed)  trial 7: ok, 0.2 s"]),
+        (
+            [BAD, *OK],
+            False,
+            [STARTED, FAILURE, "12/12 (3 stored before, 1 failed)  trial 7: ok, 0.2 s"],
+        ),
         ([*OK, BAD, SLOW], True, [FAILURE, "error[E501]: trial t: after 60 s"]),
-        ([], False, []),
     ],
 )
-def test_quick_trials_give_one_last_line_and_every_failure(results, quiet, lines):
+def test_quick_trials_give_a_first_and_a_last_line_and_every_failure(results, quiet, lines):
     assert shown(*results, quiet=quiet) == lines
+
+
+def test_nothing_is_printed_without_trials_to_run():
+    assert shown(total=3) == []
 
 
 def test_slow_trials_give_a_line_each(monkeypatch):
     monkeypatch.setattr(run, "LINE_SECONDS", 0.0)
     results = [TrialResult("a", "ok", seconds=40), TrialResult("c", "infeasible", seconds=60), BAD]
     assert shown(*results, total=4, cached=0, later=70) == [
+        "0/4  started; about 5 min left",
         "1/4  trial a: ok, 40.0 s; about 2 min left",
         "2/4  trial c: infeasible, 60.0 s; about 2 min left",
         FAILURE,
