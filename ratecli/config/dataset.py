@@ -34,7 +34,8 @@ DATASET_PARTS = SPLITS[:3]
 SHARED_KEYS = ("split", "levels", "scores")
 SOURCE_KEYS = ("source", "preparation", "rows", "seed", "vectors", *SHARED_KEYS)
 EXCLUSIVE_SPLIT_KEYS = {
-    "by": ("official", "stratify", *DATASET_PARTS),
+    "by": ("official", "order", "stratify", *DATASET_PARTS),
+    "order": ("official", "stratify"),
     "official": ("train", "test"),
 }
 """Keys that cannot be combined with each way of splitting."""
@@ -122,13 +123,18 @@ class SplitSpec(Spec):
     by: ColumnName | None = Field(
         None, description="A column that contains train, validation or test for each row."
     )
+    order: ColumnName | None = Field(
+        None,
+        description="A column of dates or numbers: rows with the largest values are the test set, "
+        "those before them the validation set. Rows with equal values are in the same part.",
+    )
     seed: SeedNumber | None = Field(
         None, description="Seed of one split for all seeds of the experiment."
     )
 
     def conflicts(self) -> Iterator[Diagnostic]:
-        chosen = "by" if self.by is not None else "official"
-        for key in EXCLUSIVE_SPLIT_KEYS[chosen] if getattr(self, chosen) else ():
+        chosen = next((key for key in EXCLUSIVE_SPLIT_KEYS if getattr(self, key)), "")
+        for key in EXCLUSIVE_SPLIT_KEYS.get(chosen, ()):
             if getattr(self, key):
                 yield _conflict(key, chosen, f"keep '{key}' or '{chosen}'")
         shares = {part: exact_number(getattr(self, part)) for part in DATASET_PARTS}

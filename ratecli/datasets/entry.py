@@ -34,7 +34,13 @@ class SplitOptions:
     test: float | str | None = None
     stratify: tuple[str, ...] = ()
     by: str | None = None
+    order: str | None = None
     seed: int | None = None
+
+    @property
+    def column(self) -> str | None:
+        """The column, not a feature, whose values define the parts; None if rows are sampled."""
+        return self.by or self.order
 
     def stated(self) -> dict[str, Any]:
         """Return the options that are set, as plain data."""
@@ -202,7 +208,7 @@ class DatasetEntry:
         options = {k: value for k, value in self.stated().items() if k not in _NOT_THE_TABLE}
         if self.logged is not None:
             options["logged"] = asdict(self.logged)
-        return options if self.split.by is None else options | {"by": self.split.by}
+        return options if self.split.column is None else options | {"by": self.split.column}
 
 
 def _hashable(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...
     left.
     """
     _check_names(entry, columns)
-    taken = {entry.label, entry.weight, entry.split.by, entry.deployed, *entry.drop}
+    taken = {entry.label, entry.weight, entry.split.column, entry.deployed, *entry.drop}
     logged = () if entry.logged is None else entry.logged.names
     taken |= {*entry.score_columns, *logged}
     for k, name in enumerate(entry.features):

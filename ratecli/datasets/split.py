@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ratecli.datasets.columns import is_text
 from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.rates.syntax import SPLITS
+from ratecli.rates.syntax import SPLITS, is_date
 
 SPLIT_NAMES = SPLITS[:3]
 """The parts that a file can specify: train, validation and test."""
@@ -31,8 +32,9 @@ def assign_split_parts(
 ) -> NDArray[np.str_]:
     """Return the part of each row: "train", "validation" or "test".
 
-    Parts come from a column (`by`), from the official split, or are sampled by fractions with
-    `rng`. The caller makes `rng` from the `seed` in `spec`. Raises E410 if a part would be empty.
+    Parts come from a column (`by`), from the order of a column's values, from the official split,
+    or are sampled by fractions with `rng`. The caller makes `rng` from the `seed` in `spec`.
+    Raises E410 if a part would be empty.
     """
     part = split_rows(table, spec, rng)
     check_parts({name: int((part == name).sum()) for name in SPLIT_NAMES}, spec, table.part)
@@ -48,6 +50,8 @@ def split_rows(
     """
     if spec.by is not None:
         return _by_column(table, spec.by)
+    if spec.order is not None:
+        return _by_order(_column(table, spec.order), spec)
     part, rows, shares = np.full(len(table), "train", "<U10"), np.arange(len(table)), None
     if is_official(spec, table.part):
         assert table.part is not None
@@ -92,7 +96,7 @@ def is_official(spec: SplitOptions, part: NDArray[np.str_] | None) -> bool:
     if part is None and spec.official:
         message = "the data set has no official split"
         raise impossible_split_error(message, "specify fractions, for example 'test: 1/3'")
-    default = spec.train is None and spec.test is None
+    default = spec.train is None and spec.test is None and spec.order is None
     return part is not None and (default if spec.official is None else spec.official)
 
 
@@ -103,6 +107,23 @@ def _by_column(table: Table, name: str) -> NDArray[np.str_]:
         message = f"column '{name}' holds {wrong[0]!r}, which is not a split"
         raise impossible_split_error(message, "its values must be train, validation or test")
     return values.to_numpy(dtype="<U10")
+
+
+def _by_order(values: pd.Series, spec: SplitOptions) -> NDArray[np.str_]:
+    """Return parts in the order of the values; equal values are in the part of their middle row."""
+    codes, levels = pd.factorize(values, sort=True)
+    dates = [not is_text(values) or is_date(level) for level in levels]
+    known = np.array([*dates, False])[codes]  # the code of a missing value is -1
+    if not known.all():
+        row = int(np.argmin(known))
+        word = "no value" if codes[row] < 0 else f"'{values.iloc[row]}'"
+        message = f"column '{values.name}' has {word} in row {row + 1}, not a number or a date"
+        raise impossible_split_error(message, "write dates as year-month-day, as in 2024-05-31")
+    counts = np.bincount(codes)
+    middle = (np.cumsum(counts) - counts / 2) / len(codes)
+    shares = part_shares(spec)
+    ends = np.cumsum([float(share) for share in shares.values()])[:-1]
+    return np.array(list(shares), "<U10")[np.searchsorted(ends, middle)][codes]
 
 
 def part_shares(spec: SplitOptions) -> dict[str, Fraction]:

@@ -140,6 +140,12 @@ def all_options(made: Solver) -> dict[str, Any]:
     return dataclasses.asdict(made)  # type: ignore[call-overload,no-any-return]
 
 
+def default_options(name: str) -> dict[str, Any]:
+    """Return the options of an algorithm with their defaults; none if it is not known here."""
+    known = all_algorithms().get(name)
+    return all_options(known.load()(**known.preset)) if known else {}
+
+
 def options_in_key(made: Solver, rules: Mapping[str, str]) -> dict[str, Any]:
     """Return the options for a trial's key; `rules` are the constraints' texts by name."""
     return all_options(made) | {key: rules[name] for key, name in _constraint_options(made).items()}

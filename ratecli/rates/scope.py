@@ -106,7 +106,7 @@ def check_condition(condition: Condition, scope: Scope) -> None:
     elif words := [str(value) for value in known if math.isnan(syntax.parse_number(value))]:
         message = f"'{condition.op}' compares numbers, but '{column}' contains text"
         hint = f"compare with = or !=; values: {', '.join(words[:12])}"
-        if all(syntax.DATE.fullmatch(word) or syntax.has_time(word) for word in words):
+        if all(map(syntax.is_date, words)):
             hint = f"write a date, as in {column} {condition.op} {words[0][:10]}"
         refuse("E206", message, span, hint)
 

@@ -50,6 +50,11 @@ def has_time(cell: str) -> bool:
     return DATE.fullmatch(cell[:10]) is not None and cell[10:11] in {"T", " "}
 
 
+def is_date(cell: str) -> bool:
+    """Whether a cell is a month or a day, perhaps with a time."""
+    return DATE.fullmatch(cell) is not None or has_time(cell)
+
+
 def quote(text: str) -> str:
     if BARE_WORD.fullmatch(text) and text not in KEYWORDS:
         return text

@@ -21,7 +21,7 @@ from ratecli.apply.predict import StoredModel, load_applicable_model
 from ratecli.datasets.columns import MISSING_CATEGORY
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.catalogue import list_metrics
-from ratecli.experiment.options import all_options
+from ratecli.experiment.options import default_options
 from ratecli.files import LEDGER_FILE, atomic_write
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
@@ -220,7 +220,7 @@ class _CardMaker:
         trace = self.ledger.results[trial.key].trace
         chosen: Any = next((row["setting"] for row in trace if row.get("chosen")), {})
         options = {k: v for k, v in trial.options.items() if k != "tune"} | chosen
-        defaults = all_options(known.load()(**known.preset)) if known else {}
+        defaults = default_options(trial.algorithm)
         set_here = {k: v for k, v in options.items() if v != defaults.get(k)}
         facts = {
             "algorithm": f"{trial.algorithm}{summary}",

@@ -23,6 +23,7 @@ from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.split import (
     SPLIT_NAMES,
     check_parts,
+    impossible_split_error,
     missing_column_error,
     sample_parts,
     split_rows,
@@ -163,6 +164,10 @@ class CellTable:
 
     def _find_groupings(self, slices: Mapping[str, Sequence[float]]) -> dict[str, Grouping]:
         spec, table = self.spec, self.table
+        if spec.order is not None:
+            message = "the rows of a streamed table cannot be split by the order of a column"
+            hint = "add a column with train or test in each row: split: {by: COLUMN}"
+            raise impossible_split_error(message, hint)
         # slices may also name columns of other tables
         names = [name for name in slices if name in table.columns]
         names += [] if spec.by is None else [spec.by]

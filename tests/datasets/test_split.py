@@ -108,6 +108,29 @@ def test_column_gives_the_split():
     assert list(assign_split_parts(table(90, fold=words), {"by": "fold"}, rng())) == words
 
 
+@pytest.mark.parametrize(
+    ("when", "spec", "expected"),
+    [
+        ([3, 1, 2, 9, 8, 7], {}, "train train train test test train"),
+        ([3, 1, 2, 9, 8, 7], {"validation": "1/3"}, "val train train test test val"),
+        (["2024-10", "2024-09-30", "2024-10-01"], {"test": "1/3"}, "train train test"),
+        (["2024-01-01T09:00", "2024-01-01T08:00"], {"test": 0.5}, "test train"),
+        ([1, 1, 1, 1, 2, 2], {"test": 0.5}, "train train train train test test"),
+        ([1, 1, 2, 2, 2, 2], {"test": 0.5}, "train train test test test test"),
+    ],
+)
+def test_the_last_rows_in_order_are_the_test_set(when: list, spec: dict[str, Any], expected: str):
+    """Rows with equal values are in one part, that of their middle."""
+    part = assign_split_parts(table(len(when), when=when), {"order": "when", **spec}, rng())
+    assert " ".join(part).replace("validation", "val") == expected
+
+
+def test_an_order_is_preferred_to_an_official_split():
+    newest_first = table(90, ["train"] * 60 + ["test"] * 30, when=-np.arange(90))
+    part = assign_split_parts(newest_first, {"order": "when"}, rng())
+    assert list(part) == ["test"] * 30 + ["train"] * 60
+
+
 FOLDS = table(90, fold=["train", "test"] * 45)
 
 
@@ -127,6 +150,10 @@ FOLDS = table(90, fold=["train", "test"] * 45)
         (table(90, fold=["train"] * 90), {"by": "fold"}, "E410"),
         (table(90, fold=["train", None] * 45), {"by": "fold"}, "E410"),
         (table(1), {}, "E410"),
+        (FOLDS, {"order": "fold"}, "E410"),
+        (FOLDS, {"order": "flod"}, "E205"),
+        (table(90, day=[1] * 90), {"order": "day"}, "E410"),
+        (table(90, day=[*range(89), None]), {"order": "day"}, "E410"),
     ],
 )
 def test_impossible_splits_are_refused(given_table: Table, spec: dict[str, Any], code: str):

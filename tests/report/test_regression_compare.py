@@ -14,6 +14,7 @@ from ratecli.report.regression import compare, settings
 from ratecli.report.regression.check import seed_notes
 from ratecli.report.regression.findings import CheckReport, Finding, check_summary, findings_sheet
 from ratecli.report.regression.reference import PinnedTrials
+from ratecli.solvers.majorize.solver import Majorize
 
 BETTER = {"error": Direction.LOW, "accuracy": Direction.HIGH, "solution_rate": Direction.HIGH}
 FIVE = [0.20, 0.21, 0.19, 0.22, 0.18]
@@ -149,6 +150,13 @@ def test_data_sets_and_settings_that_changed_are_named():
     )
     assert settings.changed_settings(was, now).keys() == {model, "algorithms.m.steps"}
     assert settings.changed_settings({}, now) == {}, "older references have no settings"
+
+
+def test_an_option_that_is_not_set_has_its_default():
+    option, default = "algorithms.m.iterations", str(Majorize().iterations)
+    unset = {"algorithms.m.algorithm": "majorize"}
+    assert settings.changed_settings(unset, unset | {option: "3"}) == {option: (default, "3")}
+    assert settings.changed_settings(unset | {option: default}, unset) == {}
 
 
 def test_other_seeds_are_also_compared_over_the_rows_of_all_splits():

@@ -247,6 +247,14 @@ def test_streamed_columns_that_cannot_be_scaled(tmp_path, test, unit, said):
     assert said in str(caught.value)
 
 
+def test_streamed_rows_are_not_split_in_order(tmp_path):
+    write(frame(200).assign(when=range(200)), tmp_path / "t.parquet")
+    with pytest.raises(FaultError) as caught:
+        dealt(OPTIONS | {"split": {"order": "when"}}, tmp_path)
+    assert caught.value.faults[0].code == "E410"
+    assert "split: {by: COLUMN}" in caught.value.faults[0].help
+
+
 def test_truncated_file_leaves_no_records(tmp_path):
     write(frame(50_000), tmp_path / "t.parquet")
     whole = (tmp_path / "t.parquet").read_bytes()

@@ -435,7 +435,10 @@ def _unusable_reason(column: pd.Series) -> str:
     if is_text(column):
         words = sorted(set(column) - {None})
         if len(words) > FEW_DATES and all(map(DATE.fullmatch, words)):
-            return "dates: to use them, add numbers such as a year or an age"
+            newest = (
+                f"`split: {{order: {_quoted(column.name)}, test: 1/3}}` tests on the newest rows"
+            )
+            return f"dates: {newest}; to train with them, add numbers such as an age"
         if len(words) <= MAX_CATEGORIES:
             return ""
         if all(map(THOUSANDS.fullmatch, words)):

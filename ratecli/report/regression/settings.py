@@ -11,6 +11,7 @@ from typing import Any
 
 from ratecli.config.experiment import Experiment
 from ratecli.errors import Diagnostic, Loc
+from ratecli.experiment.options import default_options
 
 ALGORITHMS = "algorithms"
 OTHER_KEYS = frozenset(
@@ -60,7 +61,7 @@ def changed_settings(was: Settings, now: Settings) -> dict[str, tuple[str, str]]
     """
     names = dict.fromkeys([*now, *was]) if was else {}
     both = {*map(_owner, was)} & {*map(_owner, now)}
-    pairs = {name: (was.get(name, NOT_SET), now.get(name, NOT_SET)) for name in names}
+    pairs = {name: (_text(was, name), _text(now, name)) for name in names}
     found = {
         name: pair
         for name, pair in pairs.items()
@@ -72,6 +73,15 @@ def changed_settings(was: Settings, now: Settings) -> dict[str, tuple[str, str]]
         for name, pair in found.items()
         if name in other_algorithm or f"{_owner(name)}.algorithm" not in other_algorithm
     }
+
+
+def _text(settings: Settings, name: str) -> str:
+    """Return the text of a setting; of an option that is not set, its default."""
+    if name not in settings and name.startswith(f"{ALGORITHMS}."):
+        algorithm = settings.get(f"{_owner(name)}.algorithm", "")
+        default = default_options(algorithm).get(name.removeprefix(f"{_owner(name)}."))
+        return NOT_SET if default is None else str(default)
+    return settings.get(name, NOT_SET)
 
 
 def _owner(name: str) -> str:
