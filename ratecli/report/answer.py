@@ -438,7 +438,7 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
             start, does = f"{start} better than a constant", "is confirmed to satisfy"
         return (
             f"{start} {does} {rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials. "
-            f"The closest is {best.name}: {count}; {shown.name} {amount}.{reason}"
+            f"The closest is {best.name}, with {shown.name} {amount}; {count}.{reason}"
         )
     which = f"that satisfy {rules} on {rows}"
     if not best.is_measured:

@@ -330,8 +330,7 @@ class Trial:
             if status == "not_met" and case.solver.role == "enforces":
                 status, reason = _check_infeasible(problem, status, reason)
         sample, splits = trial.rows.sample, trial.rows.splits()
-        if new_data := trial.new_data(predictions):
-            info[NEW_DATA_KEY] = new_data
+        info[NEW_DATA_KEY] = trial.new_data(predictions)
         if sample.logs is not None and predictions:
             main, split = next(iter(predictions.values())), "test" if "test" in splits else "train"
             info[EFFECTIVE_ROWS_KEY] = effective_rows(sample, split, leaves, main)
@@ -404,14 +403,13 @@ class Trial:
         return measure(metrics, self.rows.sample, split, predictions, value_of)
 
     def new_data(self, predictions: Mapping[str, Predictions]) -> dict[str, Any]:
-        """Return what `NEW_DATA_KEY` describes; nothing without constraints."""
+        """Return what `NEW_DATA_KEY` describes."""
         case = self.spec.case
-        if not case.constraints:
-            return {}
         levels: dict[str, float] = {}
         if case.guard.holds == "new_rows" and case.guard.level is not None:
             levels = dict.fromkeys(list(predictions)[:1], case.guard.level)  # the main variant
-        found = violation_pieces(self.rows, case.constraints, predictions)
+        rules = case.constraints
+        found = violation_pieces(self.rows, rules, predictions) if rules else {}
         rows = np.flatnonzero(self.rows.sample.part == "test")
         if self.rows.positions is not None:
             rows = np.sort(self.rows.positions[rows])

@@ -65,7 +65,7 @@ def violation_warnings(
             if broken and not all(ViolationSample(each).keeps_level for each in points.values()):
                 message = (
                     f"'{label}' ({variant}) violates '{constraint}' on the test set in "
-                    f"{len(broken)} of the {len(kept)} trials that satisfy it on the training set, "
+                    f"{len(broken)} of {len(kept)} trials that satisfy it on the training set, "
                     f"by {mean(broken):.3g} on average"
                 )
                 on_train = enforces and all(each.level is None for each in kept) and not tested

@@ -399,7 +399,7 @@ def test_names_of_groups(folder, table, cli, change, groups):
                 f"2024-{int(row[0][1:]) // 28 % 12 + 1}-{int(row[0][1:]) % 28 + 1}",
                 *row[1:],
             ],
-            'left out "id": dates',
+            'left out "id": dates: to train with them, add numbers such as a year or an age\n',
         ),
         (lambda row: [*row[:-1], int(row[-1] == "yes")], '"1" is positive, "0" is negative'),
         (lambda row: [*row[:-1], row[-1].replace("no", "none")], '"none" is negative'),
@@ -421,6 +421,18 @@ def test_a_column_of_parts_is_the_split(folder, table, cli):
     assert (table_entry.split.by, table_entry.drop) == ("id", ("sex",))
     answer = cli("run", "exp.yaml", "-j", 1, "--set", "seeds=2", "--set", "sweep.limit=[0.1]")
     assert SAME_TEST_SET in answer.out
+
+
+def test_the_split_by_dates_that_is_suggested(folder, table, cli):
+    table(lambda row: [f"2024-{int(row[0][1:]) % 12 + 1:02}-28", *row[1:]])
+    said = cli(*own("--positive", "yes")).out
+    suggested = 'split: {order: "id", test: 1/3}'
+    assert f"`{suggested}` tests on the newest" in said
+    path = folder / "exp.yaml"
+    text = path.read_text().replace("split: {train: 2/3, test: 1/3}", suggested)
+    ending = "constraints: {}\nalgorithms: [unconstrained]\nseeds: 2\n"
+    path.write_text(text[: text.index("groups:")] + "objective: error\n" + ending)
+    assert SAME_TEST_SET in cli("run", "exp.yaml", "-j", 1).out
 
 
 def test_a_column_that_may_hold_weights_is_pointed_out(table, cli):

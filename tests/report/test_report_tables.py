@@ -255,7 +255,8 @@ def with_noise(ledger, error, levels):
      (" fair (main) has 0.1000, but is not confirmed to satisfy parity: satisfied in 5 of "
      "5 seeds, and on new rows in an estimated 77% of trials; 90% is required.")),
     (0.2, ("No setting better than a constant is confirmed to satisfy parity on new rows (test set) in 90% of trials. "
-     "The closest is fair (main): satisfied in 5 of 5 seeds"), "objective 0.1000."),
+     "The closest is fair (main), with objective 0.1000; satisfied in 5 of 5 seeds"),
+     "on new rows in an estimated 77% of trials."),
 ])  # fmt: skip
 def test_a_setting_whose_test_rows_are_too_few_is_named(constant, start, end):
     fair = [(0.1, each) for each in (-0.3, -0.01, -0.2, -0.02, -0.01)]

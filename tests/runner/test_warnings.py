@@ -36,14 +36,14 @@ TRAIN_ONLY = TrialResult("b", "ok", values=(MeasuredValue("main", "train", "v", 
 @pytest.mark.parametrize(
     ("found", "algorithm", "expected"),
     [
-        (results((0.0, 0.1), (1e-7, 0.3), (0.2, 0.9), (-1, -1)), "majorize", ("2 of the 3", "0.2")),
-        (results((0.0, math.nan), (0.0, 0.3), (0.0, 0.0)), "majorize", ("1 of the 2", "0.3")),
+        (results((0.0, 0.1), (1e-7, 0.3), (0.2, 0.9), (-1, -1)), "majorize", ("2 of 3", "0.2")),
+        (results((0.0, math.nan), (0.0, 0.3), (0.0, 0.0)), "majorize", ("1 of 2", "0.3")),
         (
             [replace(each, info={"certificates": [{}]}) for each in results((0.0, 0.1))],
             "coco",
-            ("1 of the 1", "0.1"),
+            ("1 of 1", "0.1"),
         ),
-        (results((0.0, 0.1)), "thresholded", ("1 of the 1", "0.1")),
+        (results((0.0, 0.1)), "thresholded", ("1 of 1", "0.1")),
         (results((0.0, 0.0), (-0.1, 1e-7)), "majorize", None),
         (results((0.0, 0.5)), "unconstrained", None),  # it ignores constraints
         ([TrialResult("a", "infeasible"), TRAIN_ONLY], "majorize", None),

@@ -187,7 +187,7 @@ def test_unattainable_test_is_explained_with_the_smallest_bound():
     solution = solved(problem, inflation=2)
     assert solution.status == "iteration_limit"
     assert "no model is expected to pass the test of 'c'" in solution.reason
-    assert "rows in the test instead of 400 would be enough" in solution.reason
+    assert "safety rows instead of 400 would be enough" in solution.reason
     selection = chosen_by(problem, inflation=2)
     (model,) = solution.variants.values()
     end = selection.at(selection.coordinates.place(np.append(model.weights, model.bias))).worst
@@ -204,7 +204,7 @@ def test_reported_number_of_rows_is_enough():
         problem = promised(smooth_rows(0), rule, tests=tests, method="pieces")
         return solved(problem, inflation=2)
 
-    count = int(ended(400).reason.split("about ")[1].split(" rows")[0].replace(",", ""))
+    count = int(ended(400).reason.split("about ")[1].split(" safety")[0].replace(",", ""))
     assert ended(count + 1).status == "solved"
     assert ended(int(0.7 * count)).status == "iteration_limit"
 
@@ -485,7 +485,7 @@ def test_reported_number_of_rows_is_enough_for_decisions(rule):
 
     found = ended(12)
     assert found.status == "iteration_limit"
-    count = int(found.reason.split("about ")[1].split(" rows")[0].replace(",", ""))
+    count = int(found.reason.split("about ")[1].split(" safety")[0].replace(",", ""))
     assert ended(round(1.3 * count)).status == "solved"
     assert ended(count // 2).status == "iteration_limit"
 

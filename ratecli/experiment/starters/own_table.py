@@ -45,7 +45,7 @@ from ratecli.rates.expression import Slice
 from ratecli.rates.resolve import MIN_ROWS, cut_groups
 from ratecli.rates.sample import Floats, Mask
 from ratecli.rates.scope import Conditions
-from ratecli.rates.syntax import SPLITS, Condition, parse_number, quote
+from ratecli.rates.syntax import SPLITS, Condition, is_date, parse_number, quote
 from ratecli.rates.table import MEASURES
 from ratecli.solvers.margin import DEFAULT_LEVEL, EXTRA_NOISE
 
@@ -69,7 +69,7 @@ WEIGHT = re.compile(r'"(.*[ _])?weight"', re.IGNORECASE)
 ID = re.compile(r"(.*[ _-])?(id|ID|Id|key)|.*[a-z]I[dD]")
 """Names of columns that identify rows."""
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
-IN_USE = "decisions in use; to train on them, too, add a copy of the column under another name"
+IN_USE = "decisions in use; to use them as a feature, too, copy the column under another name"
 GAPS = "some values are missing, and only the score is used"
 OTHER_PARTS = "another column of train and test"
 DROPPED = """
@@ -435,10 +435,9 @@ def _unusable_reason(column: pd.Series) -> str:
     if is_text(column):
         words = sorted(set(column) - {None})
         if len(words) > FEW_DATES and all(map(DATE.fullmatch, words)):
-            newest = (
-                f"`split: {{order: {_quoted(column.name)}, test: 1/3}}` tests on the newest rows"
-            )
-            return f"dates: {newest}; to train with them, add numbers such as an age"
+            way = "dates: to train with them, add numbers such as a year or an age"
+            newest = f"; `split: {{order: {_quoted(column.name)}, test: 1/3}}` tests on the newest"
+            return way + newest * all(map(is_date, words))
         if len(words) <= MAX_CATEGORIES:
             return ""
         if all(map(THOUSANDS.fullmatch, words)):

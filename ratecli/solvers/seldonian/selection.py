@@ -132,8 +132,8 @@ def shortfall_reason(
         return f"{reason}; {'no number of rows would be enough' if known else unknown}"
     rows = round_up(factor * prediction.rows, digits=2)
     return (
-        f"{reason}; about {rows:,} rows in the test instead of {prediction.rows:,} would be "
-        "enough, with training rows in proportion"
+        f"{reason}; about {rows:,} safety rows instead of {prediction.rows:,} would be enough, "
+        "with as many times more training rows"
     )
 
 
