@@ -186,7 +186,8 @@ def measured(trial: Trial, classifier: Classifier) -> dict[str, Any]:
     decided, index = decided[new], matrix.index()
     rates = matrix.rates(decided)
     tangents = [tangent(piece, rates, index) for piece in pieces(goal.expression)]
-    parts = [(float(each.value), matrix.standard_error(each.slopes, decided)) for each in tangents]
+    errors = matrix.standard_error(np.array([each.slopes for each in tangents]), decided)
+    parts = [(float(t.value), float(e)) for t, e in zip(tangents, errors, strict=True)]
     return {
         "violation": max(value for value, _ in parts),
         "pieces": parts,

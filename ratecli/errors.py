@@ -231,7 +231,7 @@ _CODES = (
     ("W403", "The held-out last rows differ from the others.", "Remove `order: positional`."),
     ("W404", "A table has values that no training row had.", "They count as unknown values."),
     ("W405", "A table lacks numbers that a model uses.", "The training mean replaces them."),
-    ("W406", "A column probably identifies single rows.", "Exclude it with --drop."),
+    ("W406", "The values of a feature hardly occur in new rows.", "Add it to `drop`."),
     ("W407", "A filter has little effect.", "Allow a larger disclosivity, or use other columns."),
     (
         "W408",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,7 +19,6 @@ import pyarrow as pa
 from ratecli.apply.predict import StoredModel, encoder_json, predict_table
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
-from ratecli.datasets.columns import is_text
 from ratecli.datasets.entry import MISSING_IS_ERROR
 from ratecli.datasets.files import sha256_of
 from ratecli.datasets.tables import format_of_output, read_table_file, table_bytes
@@ -45,8 +43,6 @@ WITHOUT_MIN_KEPT = "naive_proxy"
 """The filter without an option for the minimum share of rows to keep."""
 DEFAULT_MIN_KEPT = 0.1
 """Default minimum share of rows to keep: a filter that keeps hardly any row is of little use."""
-MAX_DISTINCT_SHARE = 0.5
-"""Text columns with a larger share of distinct values are probably IDs."""
 MAIN_VARIANT = "expected"
 """Name of the variant that a filter's trial returns."""
 MAIN_MODEL_FILE = f"{MAIN_VARIANT}.npz"
@@ -180,7 +176,7 @@ def _check_folder(folder: Path | None) -> None:
 
 
 def _check_columns(request: FilterRequest, table: pa.Table) -> list[Diagnostic]:
-    """Return a W406 for each text column that looks like a row ID, and a W401 for unknown groups.
+    """Return a W401 for each column of groups that is empty in some rows.
 
     Raises
     ------
@@ -201,8 +197,7 @@ def _check_columns(request: FilterRequest, table: pa.Table) -> list[Diagnostic]:
         faults = [Diagnostic("E411", "no column is left as an input of the filter", hint)]
     if faults:
         raise FaultError(faults)
-    frame = own.typed_columns(request.table, table, [*seen, *by], ())
-    warnings = [fault for name in seen for fault in _row_id_warnings(frame[name], name)]
+    frame, warnings = own.typed_columns(request.table, table, by, ()), []
     for name in by:
         if not 2 <= (count := frame[name].nunique()) <= MAX_VALUES:
             many = f"{count} value{'s' * (count != 1)}"
@@ -223,16 +218,6 @@ def _as_word(value: Any) -> str:
     if pd.isna(value):
         return ""
     return value if isinstance(value, str) else value_text(float(value))
-
-
-def _row_id_warnings(column: pd.Series, name: str) -> Iterator[Diagnostic]:
-    if is_text(column) and column.nunique() > max(MAX_VALUES, MAX_DISTINCT_SHARE * len(column)):
-        message = (
-            f"column '{name}' has {column.nunique()} different texts in {len(column)} rows: "
-            "a filter that uses it does not generalize to new rows"
-        )
-        hint = f"leave out names and row IDs: --drop {shlex.quote(name)}"
-        yield Diagnostic("W406", message, hint)
 
 
 def _train_filter(

@@ -409,7 +409,7 @@ def _block_warnings(block: NumericBlock | OneHotBlock, table: Table) -> Iterator
             shown = column[np.argmax(new)]
             message = (
                 f"column '{block.column}': {_count_rows(new)} with a value that did not occur in "
-                f"training, such as '{shown}'; all features of the column are 0 there"
+                f"training, such as '{shown}': it counts as none of the known values"
             )
             yield Diagnostic("W404", message)
     elif (

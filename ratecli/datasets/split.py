@@ -105,7 +105,10 @@ def _by_column(table: Table, name: str) -> NDArray[np.str_]:
     wrong = values[~values.isin(SPLIT_NAMES)].tolist()
     if wrong:
         message = f"column '{name}' holds {wrong[0]!r}, which is not a split"
-        raise impossible_split_error(message, "its values must be train, validation or test")
+        hint = "its values must be train, validation or test"
+        if not is_text(values) or is_date(str(wrong[0])):
+            hint += f"; to test on the largest values: split: {{order: {name}, test: 1/3}}"
+        raise impossible_split_error(message, hint)
     return values.to_numpy(dtype="<U10")
 
 

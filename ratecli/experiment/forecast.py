@@ -144,7 +144,7 @@ class TimeLeft:
     def __str__(self) -> str:
         """Return the estimate as text, such as `about 3 min left`; "" if nothing is known."""
         seconds, complete = self.seconds()
-        about = "about" if complete else "more than"
+        about = "about" if complete else "at least"
         return f"{about} {format_seconds(seconds)} left" if seconds else ""
 
     def seconds(self) -> tuple[float, bool]:

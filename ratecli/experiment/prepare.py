@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ratecli.experiment.cases import Case
 from ratecli.experiment.checks.report import check_known_optima, check_splits
 from ratecli.experiment.checks.rows import (
     check_filter_groups,
+    check_row_ids,
     check_rows,
     check_sampling,
     load_rows,
@@ -230,6 +232,8 @@ def _check_with_data(
     columns = {pool: SliceColumns(slice_columns(data.only(pool)), data.streamed) for pool in pools}
     reader = ExperimentReader(experiment, document, prepared.rules, prepared.numeric, columns)
     cases = reader.cases(refuse=refuse)
+    used = chain.from_iterable(case.datasets for case in cases if not case.sampling.score)
+    reader.add(check_row_ids(data, set(used)))
     if experiment.resample is None:
         seed = experiment.seeds[0]
         _each_entry(entries, document, lambda name, _: check_split(data, name, seed))

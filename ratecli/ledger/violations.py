@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from scipy.special import chdtri, ndtr, ndtri, stdtrit
@@ -73,7 +73,8 @@ class ViolationSample:
         Pieces in the population are taken to be normal, with the variance on test sets less that of
         their sampling errors, and with an uncertain mean. Their correlations are those on test
         sets, as if one more seed had independent pieces: those of one small group are violated
-        together. If pieces are unknown, it is the share on test sets.
+        together. With one seed, it is the probability that its own model satisfies the constraint.
+        If pieces are unknown, it is the share on test sets.
         """
         if self._moments is None:
             return self._satisfied
@@ -100,7 +101,8 @@ class ViolationSample:
             return self.level is not None and self._satisfied >= self.level
         mean, _, error, spread = self._moments
         excess = mean + float(ndtri(self.level)) * spread - CONSTRAINT_TOLERANCE
-        return bool((excess <= float(stdtrit(self.seeds - 1, CONTRADICTION_LEVEL)) * error).all())
+        quantile = ndtri if self.seeds == 1 else partial(stdtrit, self.seeds - 1)
+        return bool((excess <= float(quantile(CONTRADICTION_LEVEL)) * error).all())
 
     @property
     def _satisfied(self) -> float:
@@ -113,15 +115,20 @@ class ViolationSample:
         """Means (J,), standard deviations without the noise of test sets, errors of the means.
 
         The last are the smallest standard deviations that the values allow. Noise that all test
-        sets share does not make values differ, but their mean uncertain.
+        sets share does not make values differ, but their mean uncertain. How much models differ
+        between seeds is unknown with one seed, and taken to be 0.
         """
         counts = {len(each.pieces) for each in self.trials}
-        if self.seeds < 2 or len(counts) > 1 or counts == {0}:
+        if len(counts) > 1 or counts == {0}:
             return None
         found, noise = np.moveaxis(np.array([each.pieces for each in self.trials]), -1, 0)
         if not (np.isfinite(found).all() and np.isfinite(noise).all()):
             return None
-        variance, sampling = found.var(axis=0, ddof=1), (noise**2).mean(axis=0)
+        sampling = (noise**2).mean(axis=0)
+        if self.seeds == 1:
+            zero = np.zeros_like(sampling)
+            return found.mean(axis=0), zero, np.sqrt(sampling), zero
+        variance = found.var(axis=0, ddof=1)
         own, freedom = (1 - self.overlap) * sampling, self.seeds - 1
         smallest = variance * freedom / chdtri(freedom, 1 - CONTRADICTION_LEVEL)
         spread, least = (np.sqrt(np.maximum(each - own, 0.0)) for each in (variance, smallest))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,10 @@ hold.
 """
 MAX_NAMED = 3
 """More constraints are counted instead of named."""
+PLAIN_OBJECTIVES = {"error", "mse"}
+"""Objectives that algorithms without constraints minimize."""
+LIMIT = re.compile(r".*(?P<sign>[<>]=)\s*(?P<name>\w+)\s*", re.DOTALL)
+"""A constraint whose limit is a name."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class Candidate:
         Whether constraints hold often enough, and in enough trials with a model.
     is_tested
         Whether it was put to a safety test; None if no setting was.
+    at
+        The values for which it was trained, if these are not those of the task.
     """
 
     group: SeedGroup
@@ -77,6 +83,7 @@ class Candidate:
     level: float | None
     is_kept: bool
     is_tested: bool | None
+    at: str = ""
 
     @classmethod
     def of(cls, ledger: Ledger, group: SeedGroup, split: str) -> Candidate:
@@ -96,17 +103,18 @@ class Candidate:
         return cls(group, objective, share, violation, level, is_kept, tested)
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, bool, float, float]:
+    def rank(self) -> tuple[tuple[bool, ...], float, float]:
         """Order by objective if constraints hold often enough, else by how often they do.
 
-        Settings with a safety test come before others, settings that are measured to hold before
-        those that `holds` only promises, and models that are no better than a constant come last.
+        Settings with a safety test come before others, those with a model in most trials before
+        others, settings that are measured to hold before those that `holds` only promises, and
+        models that are no better than a constant come last.
         """
-        if self.is_kept:
-            place = self.is_constant, self.is_tested is False, not self.is_measured
-            return False, *place, self.value, -self.share
-        violation = float(np.nan_to_num(self.violation, nan=math.inf))
-        return True, False, False, False, -self.share, violation
+        if not self.is_kept:
+            return (True,), -self.share, float(np.nan_to_num(self.violation, nan=math.inf))
+        seldom = self.objective.n < DEFAULT_LEVEL * self.group.ended
+        flaws = self.is_constant, self.is_tested is False, seldom, not self.is_measured
+        return (False, *flaws), self.value, -self.share
 
     @property
     def value(self) -> float:
@@ -129,8 +137,13 @@ class Candidate:
         return satisfied >= DEFAULT_LEVEL * self.group.ended and not self.is_constant
 
     @property
+    def missing(self) -> int:
+        """Number of trials without a model."""
+        return self.group.ended - sum(each.numbers is not None for each in self.group.outcomes)
+
+    @property
     def name(self) -> str:
-        return self.group.name
+        return f"{self.group.name} at {self.at}" if self.at else self.group.name
 
 
 @dataclass(frozen=True)
@@ -164,10 +177,11 @@ def answers(ledger: Ledger) -> list[Answer]:
     The best has the lowest mean objective among the groups whose constraints hold in a share of the
     trials of at least `DEFAULT_LEVEL`; if there are none, among those that should hold with a
     stated probability which the test sets do not contradict. Settings with a safety test come
-    before others. It has a model in at least half of the trials. One that is no better than a
-    constant comes after a cheaper one that satisfies the constraints but is not confirmed. If there
-    is none, the one whose constraints hold most often counts as best. A task is a point of the
-    file's own sweep, together with the values of names used in constraints or the objective.
+    before others, then those with a model in a share of `DEFAULT_LEVEL`; it is at least half. One
+    that is no better than a constant comes after a cheaper one that satisfies the constraints but
+    is not confirmed. If there is none, the one whose constraints hold most often counts as best. A
+    task is a point of the file's own sweep, together with the values of names used in constraints
+    or the objective. Models trained for stricter limits also count.
     """
     return ledger.cached("answers", lambda: _answers(ledger))
 
@@ -177,11 +191,56 @@ def _answers(ledger: Ledger) -> list[Answer]:
     means = (
         (each, each.estimate(split, OBJECTIVE).mean) for each in seed_groups(ledger.algorithms)
     )
-    tasks = group_by(
-        (each for each, mean in means if mean is not None and not math.isnan(mean)),
-        lambda each: _task_key(names, each.point),
+    candidates = (
+        Candidate.of(ledger, each, split)
+        for each, mean in means
+        if mean is not None and not math.isnan(mean)
     )
-    return [_answer(ledger, names, split, groups) for groups in tasks.values()]
+    tasks = group_by(candidates, lambda each: _task_key(names, each.group.point))
+    return [
+        _answer(ledger, split, task, own, _from_stricter_tasks(ledger, task, names, tasks.values()))
+        for own in tasks.values()
+        for task in [{name: own[0].group.point.get(name) for name in names}]
+    ]
+
+
+def _from_stricter_tasks(
+    ledger: Ledger,
+    task: Mapping[str, Any],
+    names: Sequence[str],
+    tasks: Iterable[Sequence[Candidate]],
+) -> list[Candidate]:
+    """Return the candidates of other tasks that satisfy stricter limits of the same constraints."""
+    found, ignoring = [], _ignoring(ledger)
+    for others in tasks:
+        point = others[0].group.point
+        changed = {name: point.get(name) for name in names if point.get(name) != task[name]}
+        if changed and _is_stricter(ledger, changed, task):
+            at = format_point(changed)
+            kept = (each for each in others if each.is_kept and each.group.label not in ignoring)
+            found += [replace(each, at=at) for each in kept]
+    return found
+
+
+def _is_stricter(ledger: Ledger, changed: Mapping[str, Any], task: Mapping[str, Any]) -> bool:
+    """Whether each changed value is a stricter limit than that of the task.
+
+    This is known of a number that stands alone behind the <= or >= of constraints, and nowhere
+    else in them or in the objective.
+    """
+    limits = set()
+    for rule in (str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()):
+        if used := [word for word in re.findall(r"\w+", rule) if word in changed]:
+            found = LIMIT.fullmatch(rule)
+            if found is None or used != [found["name"]]:
+                return False
+            new, old = changed[used[0]], task[used[0]]
+            if not (isinstance(new, int | float) and isinstance(old, int | float)):
+                return False
+            if new <= old if found["sign"] == ">=" else new >= old:
+                return False
+            limits.add(used[0])
+    return limits == changed.keys()
 
 
 def _task_names(ledger: Ledger) -> list[str]:
@@ -209,11 +268,16 @@ def _unsolved_tasks(ledger: Ledger) -> list[tuple[Mapping[str, Any], str]]:
 
 
 def _answer(
-    ledger: Ledger, names: Sequence[str], split: str, groups: Sequence[SeedGroup]
+    ledger: Ledger,
+    split: str,
+    task: Mapping[str, Any],
+    candidates: Sequence[Candidate],
+    stricter: Sequence[Candidate],
 ) -> Answer:
-    constraints = list(ledger.constraints)
-    candidates = [Candidate.of(ledger, each, split) for each in groups]
     best = min(candidates, key=lambda each: each.rank)
+    if best.is_kept:
+        stricter = [each for each in stricter if not is_no_better(each.value, best.value)]
+    best = min([best, *stricter], key=lambda each: each.rank)
     cheaper = (
         each
         for each in candidates
@@ -226,15 +290,16 @@ def _answer(
     only_constant = rival is not None and best.is_constant
     if rival and only_constant:
         best, rival = rival, None
-    task = {name: best.group.point.get(name) for name in names}
     ignoring = _ignoring(ledger)
-    free = [each for each in groups if each.label in ignoring]
+    free = [each.group for each in candidates if each.group.label in ignoring]
     baseline = min(
         free,
         key=lambda each: (ignoring[each.label], each.estimate(split, OBJECTIVE).mean),
         default=None,
     )
-    cost = _difference(best.group, baseline, split) if baseline and constraints else NO_ESTIMATE
+    cost = NO_ESTIMATE
+    if baseline and ledger.constraints:
+        cost = _difference(best.group, baseline, split)
     reason = _unsolved_reason(ledger, task)
     return Answer(task, best, rival, only_constant, baseline, cost, reason)
 
@@ -287,7 +352,8 @@ def best_sheet(ledger: Ledger) -> Sheet:
             "share of trials whose constraints hold in the population, of which these rows are a "
             "sample. The objective is slightly optimistic, because the setting was chosen on these "
             "rows. `cost` is the mean difference from the algorithm without constraints, over the "
-            "seeds that have both."
+            "seeds that have both. A model trained for a stricter limit also counts; its name says "
+            "for which."
         )
     note += " Each trial's models are in a folder below `models`: `ratecli predict FOLDER TABLE`."
     rows = [_best_row(ledger, each, split) for each in found]
@@ -312,10 +378,13 @@ def _best_row(ledger: Ledger, answer: Answer, split: str) -> SheetRow:
         row.append(("cost", estimate_cell(shown.estimate(cost), best.objective.n)))
     stated = "" if best.level is None else f" (stated: {best.level:.3g})"
     tone = "good" if best.is_measured else "" if best.is_kept else "bad"
+    satisfied = satisfied_cell([best.group], split)
+    if best.missing:
+        satisfied = replace(satisfied, text=f"{satisfied.text} (no model in {best.missing})")
     return [
         *row,
         ("holds in", SheetCell(f"{best.share:.2f}{stated}", best.share, tone)),
-        ("satisfied in", satisfied_cell([best.group], split)),
+        ("satisfied in", satisfied),
     ]
 
 
@@ -375,13 +444,9 @@ def _overview(
     if more := len(kept) - len(measured):
         levels = {answer.best.level: None for answer in kept if not answer.best.is_measured}
         stated = " or ".join(f"{level:.3g}" for level in levels if level is not None)
-        trained = f"is trained to satisfy the constraints on new rows with probability {stated}, "
-        trained += "which the test sets are too small to check"
-        text = (
-            f"{text}; at {more} more, one {trained}"
-            if measured
-            else f"At {more} of {points}, a setting {trained}"
-        )
+        where = f"{text}. At {more} others" if measured else f"At {more} of {points}"
+        text = f"{where}, a setting is trained to satisfy the constraints on new rows with "
+        text += f"probability {stated}, but the test sets are too small to confirm it"
     if constant := sum(each.best.is_constant for each in kept):
         text += f". At {constant}, the best is no better than the same decision for everyone"
     shown = ShownObjective.of(ledger)
@@ -400,15 +465,17 @@ def _count_in_words(ledger: Ledger, best: Candidate, split: str) -> str:
     """Return in how many seeds constraints are satisfied, and what differs from that."""
     satisfied, total = count_satisfied([best.group], split)[0], best.group.ended
     count = f"satisfied in {satisfied} of {total} seeds"
-    models = sum(each.numbers is not None for each in best.group.outcomes)
-    if models < total:
-        count += f" (no model in {total - models})"
+    models = total - best.missing
+    if best.missing:
+        count += f" (no model in {best.missing})"
     if best.objective.n < models:
         count += f" (undefined objective in {models - best.objective.n})"
-    if best.is_measured != (satisfied >= DEFAULT_LEVEL * models):
-        count += f", and on new rows in an estimated {best.share:.0%} of trials"
-        if best.is_kept and not best.is_measured:
-            count += " (the test sets are too small to check more)"
+    if best.is_kept and not best.is_measured:
+        count += "; the test sets are too small to confirm that probability: from them alone, it "
+        count += f"is {best.share:.0%}"
+    elif best.is_measured != (satisfied >= DEFAULT_LEVEL * models):
+        count += "; given the sampling error of the test sets, the constraints hold in an "
+        count += f"estimated {best.share:.0%} of trials"
     passed, tested = certified_seeds(ledger, best.group)
     if tested:
         count += f"; a safety test passed in {passed} of {tested}"
@@ -424,7 +491,9 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
     amount = estimate_cell(shown.estimate(best.objective)).text
     cost = shown.estimate(answer.cost).mean
     if cost is not None and answer.baseline and answer.baseline is not best.group:
-        amount += f" ({format_signed(cost)} against {answer.baseline.label})"
+        aim = str(ledger.experiment.get(OBJECTIVE, ""))
+        other = "" if aim in PLAIN_OBJECTIVES else ", which does not minimize it"
+        amount += f" ({format_signed(cost)} against {answer.baseline.label}{other})"
     if not ledger.constraints:
         return f"{point}{best.name} has the {shown.best} on {rows}: {amount}."
     count, rules = _count_in_words(ledger, best, split), _all_constraints(ledger)
@@ -433,9 +502,10 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
     if not best.is_kept:
         reason = f" {answer.reason}." if answer.reason else ""
         start = f"{point}no setting" if point else "No setting"
-        does = "satisfies"
+        unsure = answer.only_constant or best.seems_satisfied(split)
+        does = "is confirmed to satisfy" if unsure else "satisfies"
         if answer.only_constant:
-            start, does = f"{start} better than a constant", "is confirmed to satisfy"
+            start += " better than a constant"
         return (
             f"{start} {does} {rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials. "
             f"The closest is {best.name}, with {shown.name} {amount}; {count}.{reason}"

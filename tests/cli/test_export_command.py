@@ -21,8 +21,8 @@ def test_files_are_named_after_the_trial(cli, folder):
         measured("first", "majorize", variant)["violation.parity", "test"]
         for variant in ("deterministic", "stochastic")
     )
-    shown = f"variant deterministic, which violates 'parity' by {missed:.3g} on the test set "
-    shown += f"(constraints were enforced for stochastic, which violates 'parity' by {of_main:.3g})"
+    shown = f"variant deterministic, which violates 'parity' by {missed:.3g} on the test set"
+    shown += f"; training enforced the constraints for stochastic, which violates 'parity' by {of_main:.3g}"
     for form, suffix in (("json", "json"), ("sklearn", "skops")):
         answer = cli("export", MAJORIZE, "--format", form)
         assert answer.code == 0

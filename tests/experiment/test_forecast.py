@@ -76,7 +76,7 @@ def test_algorithms_of_unknown_cost_are_not_counted():
     left = TimeLeft(plan, {}, jobs=1)
     assert (left.seconds(), str(left)) == ((0.0, False), "")
     left.end(plan[0].key, 8.0)
-    assert (left.seconds(), str(left)) == ((8.0, False), "more than 8.0 s left")
+    assert (left.seconds(), str(left)) == ((8.0, False), "at least 8.0 s left")
     for trial in plan[1:3]:
         left.end(trial.key, 1.0)
     assert str(left) == "about 10 s left"

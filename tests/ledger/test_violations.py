@@ -60,7 +60,7 @@ def test_both_sides_of_a_gap_can_be_violated():
         ([-0.1, 0.2, math.nan, 0.0], [0.1] * 4, 0.5),
         ([-0.1, 0.2, -0.3], [math.nan, 0.1, 0.1], 2 / 3),
         ([-0.1, 0.2], [None, 0.1], 0.5),
-        ([-0.1], [0.1], 1.0),
+        ([-0.1], [None], 1.0),
     ],
 )
 def test_without_moments_the_share_is_that_of_test_sets(violations, errors, share):
@@ -70,6 +70,13 @@ def test_without_moments_the_share_is_that_of_test_sets(violations, errors, shar
     )
     assert found.share == pytest.approx(share)
     assert found.keeps_level == (share >= 0.9)
+
+
+@pytest.mark.parametrize(("value", "kept"), [(-0.1, True), (0.01, True), (0.2, False)])
+def test_one_seed_is_judged_by_the_sampling_error_of_its_test_set(value, kept):
+    found = ViolationSample([MeasuredViolation(value, [(value, 0.1)], 0.9, 0)])
+    assert found.share == pytest.approx(norm.cdf(-value / 0.1), abs=1e-3)
+    assert found.keeps_level == kept
 
 
 def kept(mean, noise, n=10, level=0.9):

@@ -425,7 +425,11 @@ STATUSES = {
         "infeasible",
         "'a' by 0.201 or 'b' by 0.201",
     ),
-    "linear ones violate it": (*NOT_LINEAR, "no_solution_found", "the closest violates 'e' by"),
+    "linear ones violate it": (
+        *NOT_LINEAR,
+        "no_solution_found",
+        "the smallest violation is that of 'e' by",
+    ),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +10,7 @@ import pandas as pd
 
 from ratecli.certify.trees import plan_goal_test
 from ratecli.config.experiment import Experiment
+from ratecli.datasets.columns import is_text
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, references, resolve_goals
 from ratecli.experiment.options import TUNE
@@ -20,8 +21,9 @@ from ratecli.rates.affine import balance
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf, Slice
 from ratecli.rates.matrix import RateMatrix, build_rate_matrix
+from ratecli.rates.resolve import MAX_VALUES
 from ratecli.rates.sample import Sample
-from ratecli.rates.syntax import Clause
+from ratecli.rates.syntax import Clause, is_date
 from ratecli.rates.table import DEPLOYED
 from ratecli.sampling.deployed import with_stored_decisions
 from ratecli.sampling.logs import TRUTH_COLUMNS, misfits
@@ -37,6 +39,8 @@ from ratecli.sampling.safety_rows import goal_leaves, rates_on_split, without_sp
 from ratecli.sampling.undefined import check_defined_rates, check_defined_ratios
 
 SMALL_GROUP = 30
+MAX_DISTINCT_SHARE = 0.5
+"""Text features with a larger share of distinct values are probably IDs of rows."""
 MAX_SHARE_ERROR = 1e-6
 """Largest distance from target shares that is a rounding error."""
 SORTED_ROWS_THRESHOLD = 6.0
@@ -65,6 +69,30 @@ def load_rows(
     with errors_at("deployed", "model"):
         whole = load_trial_data(data, experiment.seeds[0], column, replace(sampling, score=""))
         return replace(rows, sample=with_stored_decisions(whole, deployed_model).sample)
+
+
+def check_row_ids(data: ExperimentData, used: Container[str]) -> Iterator[Diagnostic]:
+    """Yield a W406 for each feature, in own tables, whose texts hardly occur in new rows.
+
+    `used` are the names of the data sets whose features are used.
+    """
+    for name, entry in data.entries.items():
+        if entry.path is None or entry.stream or name not in used:
+            continue
+        table = get_table(data, name)
+        for feature in table.features:
+            column = table.frame[feature]
+            words: Collection[str] = column.dropna().unique() if is_text(column) else ()
+            dates = len(words) > MAX_VALUES and all(map(is_date, words))
+            if dates or len(words) > max(MAX_VALUES, MAX_DISTINCT_SHARE * len(table)):
+                kind, rows = "dates" if dates else "texts", f"{len(table):,} rows"
+                message = (
+                    f"the feature '{feature}' has {len(words):,} different {kind} in {rows}: "
+                    "a model that uses it does not generalize to new rows"
+                )
+                way = f", and test on the newest rows: split: {{order: {feature}}}" * dates
+                hint = f"leave it out: add it to 'drop'{way}"
+                yield Diagnostic("W406", message, hint, loc=("datasets", name), key=True)
 
 
 def check_rows(

@@ -50,12 +50,12 @@ def rate_rows(ledger: Ledger) -> tuple[Rows, int]:
     rows = []
     shown = set()
     for answer in _spread(found):
-        best, base, point = answer.best.group, answer.baseline, _point(answer)
+        best, base, point = answer.best, answer.baseline, _point(answer)
         if base and (base.label, repr(base.rates)) not in shown:
             shown.add((base.label, repr(base.rates)))
             rows.append((base.name, base))
-        if base is not best:
-            rows.append((f"{point}: {best.name}", best))
+        if base is not best.group:
+            rows.append((f"{point}: {best.name}", best.group))
     return rows, len(found) - len(_spread(found))
 
 

@@ -144,6 +144,10 @@ class NamedOptions:
             if probabilities and not hasattr(instance, "predict_proba"):
                 raise self._error(f"{name} does not return probabilities", f"{LOGISTIC} does")
             return
+        if regressor and name in BOOSTING_LIBRARIES:
+            own = [each for each, module in REGRESSOR_MODULES.items() if module.startswith(name)]
+            hint = f"write {own[0]}" if own else f"regressors: {', '.join(REGRESSOR_MODULES)}"
+            raise self._error(f"'{name}' is a classifier, not a regressor", hint)
         if path is None:
             known = [*others, *BOOSTING_LIBRARIES, *plugins.installed_models(), *CLASSIFIER_MODULES]
             known = [*others, *REGRESSOR_MODULES] if regressor else known
