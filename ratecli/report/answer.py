@@ -197,50 +197,48 @@ def _answers(ledger: Ledger) -> list[Answer]:
         if mean is not None and not math.isnan(mean)
     )
     tasks = group_by(candidates, lambda each: _task_key(names, each.group.point))
-    return [
-        _answer(ledger, split, task, own, _from_stricter_tasks(ledger, task, names, tasks.values()))
-        for own in tasks.values()
-        for task in [{name: own[0].group.point.get(name) for name in names}]
-    ]
-
-
-def _from_stricter_tasks(
-    ledger: Ledger,
-    task: Mapping[str, Any],
-    names: Sequence[str],
-    tasks: Iterable[Sequence[Candidate]],
-) -> list[Candidate]:
-    """Return the candidates of other tasks that satisfy stricter limits of the same constraints."""
-    found, ignoring = [], _ignoring(ledger)
-    for others in tasks:
-        point = others[0].group.point
-        changed = {name: point.get(name) for name in names if point.get(name) != task[name]}
-        if changed and _is_stricter(ledger, changed, task):
-            at = format_point(changed)
-            kept = (each for each in others if each.is_kept and each.group.label not in ignoring)
-            found += [replace(each, at=at) for each in kept]
+    signs, found = _limit_signs(ledger, names), list[Answer]()
+    for own in tasks.values():
+        task = {name: own[0].group.point.get(name) for name in names}
+        stricter = _from_stricter_tasks(signs, task, tasks.values())
+        found.append(_answer(ledger, split, task, own, stricter))
     return found
 
 
-def _is_stricter(ledger: Ledger, changed: Mapping[str, Any], task: Mapping[str, Any]) -> bool:
-    """Whether each changed value is a stricter limit than that of the task.
+def _limit_signs(ledger: Ledger, names: Sequence[str]) -> dict[str, str]:
+    """Return the names that are only limits of constraints, each with the sign before it.
 
-    This is known of a number that stands alone behind the <= or >= of constraints, and nowhere
-    else in them or in the objective.
+    Such a name stands alone behind the <= or >= of a constraint, and nowhere else.
     """
-    limits = set()
+    signs = dict[str, str]()
     for rule in (str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()):
-        if used := [word for word in re.findall(r"\w+", rule) if word in changed]:
-            found = LIMIT.fullmatch(rule)
-            if found is None or used != [found["name"]]:
-                return False
-            new, old = changed[used[0]], task[used[0]]
-            if not (isinstance(new, int | float) and isinstance(old, int | float)):
-                return False
-            if new <= old if found["sign"] == ">=" else new >= old:
-                return False
-            limits.add(used[0])
-    return limits == changed.keys()
+        found, words = LIMIT.fullmatch(rule), re.findall(r"\w+", rule)
+        for name in set(names).intersection(words):
+            alone = found is not None and found["name"] == name and words.count(name) == 1
+            sign = found["sign"] if found is not None and alone else ""
+            signs[name] = sign if signs.get(name, sign) == sign else ""
+    return {name: sign for name, sign in signs.items() if sign}
+
+
+def _from_stricter_tasks(
+    signs: Mapping[str, str], task: Mapping[str, Any], tasks: Iterable[Sequence[Candidate]]
+) -> list[Candidate]:
+    """Return candidates of tasks that differ in limits only, each stricter, and satisfy these."""
+
+    def is_stricter(name: str, limit: Any) -> bool:
+        pair = limit, task[name]
+        if name not in signs or not all(isinstance(each, int | float) for each in pair):
+            return False
+        return bool(limit > task[name] if signs[name] == ">=" else limit < task[name])
+
+    found = []
+    for others in tasks:
+        point = others[0].group.point
+        changed = {name: point.get(name) for name in task if point.get(name) != task[name]}
+        if changed and all(is_stricter(*each) for each in changed.items()):
+            at = format_point(changed)
+            found += [replace(each, at=at) for each in others if each.is_kept]
+    return found
 
 
 def _task_names(ledger: Ledger) -> list[str]:
