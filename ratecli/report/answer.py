@@ -472,8 +472,10 @@ def _count_in_words(ledger: Ledger, best: Candidate, split: str) -> str:
         count += "; the test sets are too small to confirm that probability: from them alone, it "
         count += f"is {best.share:.0%}"
     elif best.is_measured != (satisfied >= DEFAULT_LEVEL * models):
-        count += "; given the sampling error of the test sets, the constraints hold in an "
-        count += f"estimated {best.share:.0%} of trials"
+        often = f"in an estimated {best.share:.0%} of trials"
+        if models == 1:
+            often = f"with an estimated probability of {best.share:.0%}"
+        count += f"; given the sampling error of the test sets, the constraints hold {often}"
     passed, tested = certified_seeds(ledger, best.group)
     if tested:
         count += f"; a safety test passed in {passed} of {tested}"

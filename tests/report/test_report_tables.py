@@ -272,6 +272,13 @@ def test_a_setting_whose_test_rows_are_too_few_is_named(constant, start, end):
     assert sentence.endswith(end)
 
 
+def test_a_single_seed_is_judged_with_the_sampling_error_of_its_test_set():
+    ledger = with_noise(ledger_of({("fair", ()): [(0.1, -0.05)]}), 0.05, {"fair": None})
+    (sentence,) = answer_sentences(ledger)
+    assert sentence.startswith("No setting is confirmed to satisfy parity")
+    assert sentence.endswith("the constraints hold with an estimated probability of 84%.")
+
+
 def test_a_setting_with_a_model_in_few_trials_comes_after_others():
     answers = {
         ("seldom", ()): [(0.1, -0.2), (0.1, -0.2), ()],
