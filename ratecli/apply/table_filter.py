@@ -202,9 +202,8 @@ def _check_columns(request: FilterRequest, table: pa.Table) -> list[Diagnostic]:
         if not 2 <= (count := frame[name].nunique()) <= MAX_VALUES:
             many = f"{count} value{'s' * (count != 1)}"
             message = f"'{name}' has {many}, and --by takes 2 to {MAX_VALUES}"
-            faults.append(
-                Diagnostic("E304", message, "add a column with fewer groups to the table")
-            )
+            hint = f"name a column with {'at least two' if count < 2 else 'fewer'} groups"
+            faults.append(Diagnostic("E304", message, hint))
         if count := int(frame[name].isna().sum()):
             message = f"'{name}' is empty in {count} rows: the filter is fitted to the others"
             warnings.append(Diagnostic("W401", message))

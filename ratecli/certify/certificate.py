@@ -358,7 +358,7 @@ def explain_failure(
                 )
     if math.isnan(worst):
         return f"{reached}; on the safety rows its value is not defined"
-    measured = f"{reached}. On the safety rows, the measured violation is {worst:.4g}"
+    measured = f"{reached}. On the safety rows, the constraint's value is {worst:.4g}"
     if worst >= 0:
         return f"{measured}: more rows would not help this candidate"
     # bounds use more than the moments that predict them: correct by the error at these rows
@@ -374,7 +374,7 @@ def explain_failure(
     factor = smallest_factor(passes, MAX_ROWS_NEEDED / rows, ROWS_HALVINGS)
     more = f"more than {MAX_ROWS_NEEDED:,}"
     enough = more if factor is None else f"about {round_up(factor * rows):,}"
-    return f"{measured}: it would pass with {enough} safety rows instead of {rows:,}"
+    return f"{measured}: this candidate would pass with {enough} safety rows instead of {rows:,}"
 
 
 def smallest_factor(passes: Callable[[float], bool], most: float, halvings: int) -> float | None:

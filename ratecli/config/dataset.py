@@ -35,7 +35,7 @@ SHARED_KEYS = ("split", "levels", "scores")
 SOURCE_KEYS = ("source", "preparation", "rows", "seed", "vectors", *SHARED_KEYS)
 EXCLUSIVE_SPLIT_KEYS = {
     "by": ("official", "order", "stratify", *DATASET_PARTS),
-    "order": ("official", "stratify"),
+    "order": ("official", "stratify", "seed"),
     "official": ("train", "test"),
 }
 """Keys that cannot be combined with each way of splitting."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -107,21 +108,27 @@ def _by_column(table: Table, name: str) -> NDArray[np.str_]:
         message = f"column '{name}' holds {wrong[0]!r}, which is not a split"
         hint = "its values must be train, validation or test"
         if not is_text(values) or is_date(str(wrong[0])):
-            hint += f"; to test on the largest values: split: {{order: {name}, test: 1/3}}"
+            hint += (
+                f"; to test on the largest values: split: {{order: {json.dumps(name)}, test: 1/3}}"
+            )
         raise impossible_split_error(message, hint)
     return values.to_numpy(dtype="<U10")
 
 
 def _by_order(values: pd.Series, spec: SplitOptions) -> NDArray[np.str_]:
     """Return parts in the order of the values; equal values are in the part of their middle row."""
-    codes, levels = pd.factorize(values, sort=True)
-    dates = [not is_text(values) or is_date(level) for level in levels]
-    known = np.array([*dates, False])[codes]  # the code of a missing value is -1
-    if not known.all():
-        row = int(np.argmin(known))
-        word = "no value" if codes[row] < 0 else f"'{values.iloc[row]}'"
-        message = f"column '{values.name}' has {word} in row {row + 1}, not a number or a date"
-        raise impossible_split_error(message, "write dates as year-month-day, as in 2024-05-31")
+    order = values
+    if is_text(values):
+        order = pd.to_datetime(values, format="ISO8601", utc=True, errors="coerce")
+    if order.isna().any():
+        row = int(np.argmax(order.isna()))
+        if values.isna()[row]:
+            message, hint = f"has no value in row {row + 1}", "fill it in, or leave out such rows"
+        else:
+            message = f"has '{values[row]}' in row {row + 1}, not a number or a date"
+            hint = "write dates as year-month-day, as in 2024-05-31 or 2024-05-31T08:30"
+        raise impossible_split_error(f"column '{values.name}' {message}", hint)
+    codes, _ = pd.factorize(order, sort=True)
     counts = np.bincount(codes)
     middle = (np.cumsum(counts) - counts / 2) / len(codes)
     shares = part_shares(spec)
@@ -212,7 +219,8 @@ def check_parts(
     for name, share in wanted.items():
         if share and not counts[name]:
             message = f"the {name} part would be empty ({sum(counts.values())} rows in all)"
-            raise impossible_split_error(message, "use other fractions or more rows")
+            ties = "; rows with equal values stay in one part" if spec.order else ""
+            raise impossible_split_error(message, f"use other fractions or more rows{ties}")
 
 
 def impossible_split_error(message: str, way: str) -> FaultError:

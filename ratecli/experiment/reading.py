@@ -277,9 +277,9 @@ class ExperimentReader:
             for name, cuts in self.experiment.bins.items():
                 pools = (self.columns or {}).values()
                 if name in (scope.columns or ()) or not any(name in each.values for each in pools):
+                    self.bins[pool][name] = cuts  # also if they are wrong, like groups
                     with self._resolving(("bins", name), pool):
                         check_condition(Condition(name, ">=", cuts), scope)
-                        self.bins[pool][name] = cuts
         unset = {}  # names that vary for other algorithms only
         for name in set(self.experiment.swept_names()) - point.keys():
             hint = f"say sweep: {{{name}: [1]}} in its entry, or sweep it for all algorithms"

@@ -50,8 +50,6 @@ hold.
 """
 MAX_NAMED = 3
 """More constraints are counted instead of named."""
-PLAIN_OBJECTIVES = {"error", "mse"}
-"""Objectives that algorithms without constraints minimize."""
 LIMIT = re.compile(r".*(?P<sign>[<>]=)\s*(?P<name>\w+)\s*", re.DOTALL)
 """A constraint whose limit is a name."""
 
@@ -198,10 +196,11 @@ def _answers(ledger: Ledger) -> list[Answer]:
     )
     tasks = group_by(candidates, lambda each: _task_key(names, each.group.point))
     signs, found = _limit_signs(ledger, names), list[Answer]()
-    for own in tasks.values():
-        task = {name: own[0].group.point.get(name) for name in names}
+    for key, task in _planned_tasks(ledger, names).items():
+        own = tasks.get(key, [])
         stricter = _from_stricter_tasks(signs, task, tasks.values())
-        found.append(_answer(ledger, split, task, own, stricter))
+        if own or stricter:
+            found.append(_answer(ledger, split, task, own, stricter))
     return found
 
 
@@ -253,12 +252,17 @@ def _task_key(names: Sequence[str], point: Mapping[str, Any]) -> tuple[str, ...]
     return tuple(format_scalar(point.get(name)) for name in names)
 
 
+def _planned_tasks(ledger: Ledger, names: Sequence[str]) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Return the values that define each task, by its key."""
+    points = [trial.point for trial in ledger.algorithms.plan]
+    return {_task_key(names, point): {name: point.get(name) for name in names} for point in points}
+
+
 def _unsolved_tasks(ledger: Ledger) -> list[tuple[Mapping[str, Any], str]]:
     """Return the tasks for which no trial returned a model, and why one did not."""
     names, solved = _task_names(ledger), answers(ledger)
     known = {_task_key(names, answer.task) for answer in solved}
-    points = (dict(trial.point) for trial in ledger.algorithms.plan)
-    tasks = {_task_key(names, point): {name: point.get(name) for name in names} for point in points}
+    tasks = _planned_tasks(ledger, names)
     left = [
         (task, _unsolved_reason(ledger, task)) for key, task in tasks.items() if key not in known
     ]
@@ -272,10 +276,13 @@ def _answer(
     candidates: Sequence[Candidate],
     stricter: Sequence[Candidate],
 ) -> Answer:
-    best = min(candidates, key=lambda each: each.rank)
-    if best.is_kept:
-        stricter = [each for each in stricter if not is_no_better(each.value, best.value)]
-    best = min([best, *stricter], key=lambda each: each.rank)
+    own = min(candidates, key=lambda each: each.rank, default=None)
+    others = (  # slightly smaller objectives are rounding errors
+        each
+        for each in stricter
+        if own is None or each.rank[0] < own.rank[0] or not is_no_better(each.value, own.value)
+    )
+    best = min([*([own] if own else []), *others], key=lambda each: each.rank)
     cheaper = (
         each
         for each in candidates
@@ -348,10 +355,12 @@ def best_sheet(ledger: Ledger) -> Sheet:
             "consistent with that; and at least half of its trials have a model. `satisfied in` "
             "counts the trials whose constraints hold on these rows. `holds in` estimates the "
             "share of trials whose constraints hold in the population, of which these rows are a "
-            "sample. The objective is slightly optimistic, because the setting was chosen on these "
-            "rows. `cost` is the mean difference from the algorithm without constraints, over the "
-            "seeds that have both. A model trained for a stricter limit also counts; its name says "
-            "for which."
+            "sample; with one seed, the probability that they do. The objective is slightly "
+            "optimistic, because the setting was chosen on these rows. `cost` is the mean "
+            "difference from the algorithm without constraints, over the seeds that have both; it "
+            "can be negative if that algorithm minimizes another objective. A model trained for a "
+            "stricter limit also counts: its name says for which, and `holds in` and `satisfied "
+            "in` are about that limit."
         )
     note += " Each trial's models are in a folder below `models`: `ratecli predict FOLDER TABLE`."
     rows = [_best_row(ledger, each, split) for each in found]
@@ -442,7 +451,7 @@ def _overview(
     if more := len(kept) - len(measured):
         levels = {answer.best.level: None for answer in kept if not answer.best.is_measured}
         stated = " or ".join(f"{level:.3g}" for level in levels if level is not None)
-        where = f"{text}. At {more} others" if measured else f"At {more} of {points}"
+        where = f"{text}. At {more} more" if measured else f"At {more} of {points}"
         text = f"{where}, a setting is trained to satisfy the constraints on new rows with "
         text += f"probability {stated}, but the test sets are too small to confirm it"
     if constant := sum(each.best.is_constant for each in kept):
@@ -469,8 +478,8 @@ def _count_in_words(ledger: Ledger, best: Candidate, split: str) -> str:
     if best.objective.n < models:
         count += f" (undefined objective in {models - best.objective.n})"
     if best.is_kept and not best.is_measured:
-        count += "; the test sets are too small to confirm that probability: from them alone, it "
-        count += f"is {best.share:.0%}"
+        count += "; the test sets are too small to confirm it: by them alone, the constraints hold "
+        count += f"with probability {best.share:.0%}"
     elif best.is_measured != (satisfied >= DEFAULT_LEVEL * models):
         often = f"in an estimated {best.share:.0%} of trials"
         if models == 1:
@@ -491,9 +500,7 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
     amount = estimate_cell(shown.estimate(best.objective)).text
     cost = shown.estimate(answer.cost).mean
     if cost is not None and answer.baseline and answer.baseline is not best.group:
-        aim = str(ledger.experiment.get(OBJECTIVE, ""))
-        other = "" if aim in PLAIN_OBJECTIVES else ", which does not minimize it"
-        amount += f" ({format_signed(cost)} against {answer.baseline.label}{other})"
+        amount += f" ({format_signed(cost)} against {answer.baseline.label})"
     if not ledger.constraints:
         return f"{point}{best.name} has the {shown.best} on {rows}: {amount}."
     count, rules = _count_in_words(ledger, best, split), _all_constraints(ledger)

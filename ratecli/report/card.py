@@ -36,7 +36,14 @@ from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.ledger.violations import measured_violation
 from ratecli.report.certificates import RATIO_NOTE, collect_certificates
-from ratecli.report.groups import LEVEL, estimate_share, group_names, seed_groups
+from ratecli.report.groups import (
+    LEVEL,
+    estimate_share,
+    group_names,
+    group_rules,
+    seed_groups,
+    trial_datasets,
+)
 from ratecli.report.html import render_template
 from ratecli.report.sheet import (
     UNKNOWN,
@@ -51,7 +58,7 @@ from ratecli.report.sheet import (
     number_cell,
     to_markdown,
 )
-from ratecli.report.write import trial_datasets, trials_with_files, with_manifest
+from ratecli.report.write import trials_with_files, with_manifest
 from ratecli.solvers.registry import all_algorithms
 
 FEW_ROWS = 30
@@ -186,14 +193,6 @@ class _CardMaker:
         """Return a measured number of the variant, None if there is none."""
         return self.ledger.numbers(self.trial).get(self.model.variant, {}).get((split, metric))
 
-    @property
-    def groups(self) -> dict[str, str]:
-        """The conditions of the file's groups in the trial's data sets, by name."""
-        found = self.ledger.experiment.get("groups") or {}
-        pool = next(iter(self.datasets), "")
-        rules = {k: v if isinstance(v, str) else v.get(pool) for k, v in found.items()}
-        return {name: rule for name, rule in rules.items() if rule is not None}
-
     def card(self) -> Card:
         experiment, point = self.ledger.experiment, format_point(self.trial.point)
         name = ", ".join(filter(None, [self.trial.label, point, f"seed {self.trial.seed}"]))
@@ -259,7 +258,10 @@ class _CardMaker:
                 str(entry["weight"]) for entry in self.datasets.values() if entry.get("weight")
             ),
             "missing values in training rows": ", ".join(with_gaps) or "none",
-            **{f"group {name}": f"`{rule}`" for name, rule in self.groups.items()},
+            **{
+                f"group {name}": f"`{rule}`"
+                for name, rule in group_rules(self.ledger, self.trial).items()
+            },
         }
         return Section("Data", facts=_stated(facts), sheet=make_sheet("Data sets", rows))
 
@@ -327,7 +329,7 @@ class _CardMaker:
         rates = found.get("rates", {}).get(self.model.variant)
         if not rates:
             return Section(title, "Not stored: an older ratecli ran the trial.")
-        names = group_names(self.ledger)
+        names = group_names(self.ledger, self.trial)
         rows = [
             [
                 ("group", names.get(group, group)),
@@ -378,7 +380,7 @@ class _CardMaker:
         if constant is not None and objective is not None and is_no_better(objective, constant):
             yield "On new rows, it is no better than the same answer for everyone."
         counts = (self.info.get(GROUP_RATES_KEY) or {}).get("rows", {})
-        names = group_names(self.ledger)
+        names = group_names(self.ledger, self.trial)
         few = [names.get(k, k) for k, count in counts.items() if count < FEW_ROWS]
         if few:
             yield f"Groups with fewer than {FEW_ROWS} new rows: {'; '.join(few)}."

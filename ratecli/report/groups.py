@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from scipy.special import betaincinv, stdtrit
 
 from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
+from ratecli.config.sweep import DATASET_AXIS
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTRAINT_TOLERANCE,
@@ -302,24 +303,33 @@ def _outcome(
         if split == "test" and metric.startswith(VIOLATION_PREFIX)
     }
     constant = (result.info.get(BEST_CONSTANT_KEY) or {}).get("test")
-    names, rates = group_names(ledger), _group_rates(trial, result, variant)
+    names, rates = group_names(ledger, trial), _group_rates(trial, result, variant)
     rates = {(rate, names.get(group, group)): value for (rate, group), value in rates.items()}
     return TrialOutcome(ledger.status(trial), numbers, violations, constant, rates)
 
 
-def group_names(ledger: Ledger) -> dict[str, str]:
-    """Return the names of the file's groups, by their conditions as rates have them."""
+def trial_datasets(ledger: Ledger, trial: PlannedTrial) -> Mapping[str, Any]:
+    """Return the entries of the data sets whose rows the trial used."""
+    found: Mapping[str, Any] = ledger.experiment.get("datasets") or {}
+    one = trial.point.get(DATASET_AXIS)
+    return found if one is None else {str(one): found[str(one)]}
 
-    def names() -> dict[str, str]:
-        groups = ledger.experiment.get("groups") or {}
-        texts = {name: [v] if isinstance(v, str) else v.values() for name, v in groups.items()}
-        return {
-            str(Slice.of((), parse_conditions(text))): name
-            for name, every in texts.items()
-            for text in every
-        }
 
-    return ledger.cached("group names", names)
+def group_rules(ledger: Ledger, trial: PlannedTrial) -> dict[str, str]:
+    """Return the conditions of the file's groups in the trial's data sets, by name."""
+    groups = ledger.experiment.get("groups") or {}
+    first = next(iter(trial_datasets(ledger, trial)), "")
+    rules = {name: v if isinstance(v, str) else v.get(first) for name, v in groups.items()}
+    return {name: rule for name, rule in rules.items() if rule is not None}
+
+
+def group_names(ledger: Ledger, trial: PlannedTrial) -> dict[str, str]:
+    """Return the names of the file's groups, by their conditions as stored rates have them."""
+    rules = group_rules(ledger, trial)
+    key = "group names", *rules.items()
+    return ledger.cached(
+        key, lambda: {str(Slice.of((), parse_conditions(v))): name for name, v in rules.items()}
+    )
 
 
 def _group_rates(

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ratecli.apply.predict import encoder_json
-from ratecli.config.sweep import DATASET_AXIS
 from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
 from ratecli.files import (
@@ -34,7 +33,7 @@ from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.answer import answer_sentences, incomplete_notes
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.expectations import expectation_sheet
-from ratecli.report.groups import group_by
+from ratecli.report.groups import group_by, trial_datasets
 from ratecli.report.html import render_report
 from ratecli.report.plots import draw_plots
 from ratecli.report.plots.tree import draw_trees
@@ -198,13 +197,6 @@ def trial_folders(trials: Iterable[PlannedTrial]) -> dict[str, PlannedTrial]:
 def _name(trial: PlannedTrial) -> str:
     point = [f"{name}={format_scalar(value)}" for name, value in trial.point.items()]
     return unique_file_name("-".join([trial.label, *point, f"seed={trial.seed}"]))
-
-
-def trial_datasets(ledger: Ledger, trial: PlannedTrial) -> Mapping[str, Any]:
-    """Return the entries of the data sets whose rows the trial used."""
-    found: Mapping[str, Any] = ledger.experiment.get("datasets") or {}
-    one = trial.point.get(DATASET_AXIS)
-    return found if one is None else {str(one): found[str(one)]}
 
 
 def _label(entry: Mapping[str, Any]) -> str:

@@ -275,8 +275,10 @@ class Trial:
         def start_all() -> dict[str, Callable[[], Solution] | None]:
             problems = {key: problem}
             try:
-                for other in together.keys() - {key}:
-                    spec = replace(self.spec, key=other, case=together[other])
+                for other, case in together.items():
+                    if other == key:
+                        continue
+                    spec = replace(self.spec, key=other, case=case)
                     with suppress(FaultError):  # which the other trial reports
                         found = replace(self, spec=spec).with_goals(problem)
                         if rate_leaves(found.objective, found.constraints) == own:

@@ -184,8 +184,8 @@ class Encoding:
         new = rows_without_group(classifier, np.stack(members, axis=1).astype(float))
         if new.any():
             message = (
-                f"{int(new.sum())} rows are in a group that no training row was in: the model "
-                "decides them without a threshold for a group"
+                f"rows in a group that no training row was in: {int(new.sum())}; the model "
+                "decides them by its own threshold"
             )
             warnings = [*warnings, Diagnostic("W404", message)]
         return append_memberships(matrix, members), warnings

@@ -224,7 +224,7 @@ BAD = [
     (["--drop", "ages"], 2, "there is no column 'ages' (--drop or --label)"),
     (["--by", "sex"], 2, "'sex' is named twice"),
     (["--by", "one"], 2, "error[E304]: 'one' has 1 value, and --by takes 2 to 30"),
-    (["--by", "age"], 2, "values, and --by takes 2 to 30\n   = help: add a column with fewer"),
+    (["--by", "age"], 2, "values, and --by takes 2 to 30\n   = help: name a column with fewer groups"),
     (["--disclosivity", "1.5"], 2, "error[E104]: disclosivity must be from 0 to 1, not 1.5"),
     (["--test", "1"], 2, "error[E104]: the parts of the split"),
     (["--test", "half"], 2, "error[E104]: 'test' must be a number such as 0.5"),
@@ -279,7 +279,7 @@ def test_missing_numbers(folder, cli):
     wrong = cli(*by_sex("-o", "kept.csv", "--missing", "men"))
     assert (wrong.code, "did you mean 'mean'?" in wrong.err) == (2, True)
     answer = cli(*by_sex("-o", "kept.csv", "--filter", "f", "--missing", "mean"))
-    assert (answer.code, "error" in answer.err) == (0, False)
+    assert (answer.code, re.findall(r"\[(\w+)\]: ", answer.err)) == (0, ["W407"])
     assert filter_json(folder / "f")["missing"] == "mean"
     again = cli("predict", "f", "people.csv", "-o", "told.csv")
     assert (again.code, again.err) == (0, "")

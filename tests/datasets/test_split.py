@@ -113,8 +113,9 @@ def test_column_gives_the_split():
     [
         ([3, 1, 2, 9, 8, 7], {}, "train train train test test train"),
         ([3, 1, 2, 9, 8, 7], {"validation": "1/3"}, "val train train test test val"),
-        (["2024-10", "2024-09-30", "2024-10-01"], {"test": "1/3"}, "train train test"),
-        (["2024-01-01T09:00", "2024-01-01T08:00"], {"test": 0.5}, "test train"),
+        (["2024-10", "2024-09-30", "2024-10-02"], {"test": "1/3"}, "train train test"),
+        (["2024-01-01T09:00", "2024-01-01 08:00:00.5"], {"test": 0.5}, "test train"),
+        (["2024-01-01T09:00+02:00", "2024-01-01T08:00Z"], {"test": 0.5}, "train test"),
         ([1, 1, 1, 1, 2, 2], {"test": 0.5}, "train train train train test test"),
         ([1, 1, 2, 2, 2, 2], {"test": 0.5}, "train train test test test test"),
     ],
@@ -154,6 +155,8 @@ FOLDS = table(90, fold=["train", "test"] * 45)
         (FOLDS, {"order": "flod"}, "E205"),
         (table(90, day=[1] * 90), {"order": "day"}, "E410"),
         (table(90, day=[*range(89), None]), {"order": "day"}, "E410"),
+        (table(90, day=["2024-02-01"] * 89 + ["2024-02-31"]), {"order": "day"}, "E410"),
+        (table(90, day=["2024-02-01"] * 89 + ["2024-02-01 9:30 PM"]), {"order": "day"}, "E410"),
     ],
 )
 def test_impossible_splits_are_refused(given_table: Table, spec: dict[str, Any], code: str):

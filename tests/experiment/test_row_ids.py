@@ -24,6 +24,12 @@ NEW = {
     [
         (("who",), "", "unconstrained", ["'who' has 200 different texts in 200 rows"]),
         (("day",), "", "unconstrained", ["'day' has 40 different dates in 200 rows"]),
+        (
+            ("who",),
+            "features: [x, who]",
+            "unconstrained",
+            ["'who' has 200 different texts in 200 rows"],
+        ),
         (("town",), "", "unconstrained", []),
         (("who", "day"), "drop: [who, day]", "unconstrained", []),
         (("who",), "scores: [x]", "post_shift: {model: {score: x}}", []),
@@ -36,4 +42,6 @@ def test_texts_that_hardly_occur_again_are_a_warning(tmp_path, names, more, algo
     found = prepare(path).warnings
     ids = [each for each in found if each.code == "W406"]
     assert [each.message.removeprefix("the feature ").partition(":")[0] for each in ids] == said
-    assert all(("split: {order: day}" in each.help) == ("day" in each.message) for each in ids)
+    way = "remove it from 'features'" if "features" in more else "add it to 'drop'"
+    assert all(each.help.startswith(way) for each in ids)
+    assert all(("such as a year" in each.help) == ("'day'" in each.message) for each in ids)

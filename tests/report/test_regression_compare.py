@@ -157,6 +157,10 @@ def test_an_option_that_is_not_set_has_its_default():
     unset = {"algorithms.m.algorithm": "majorize"}
     assert settings.changed_settings(unset, unset | {option: "3"}) == {option: (default, "3")}
     assert settings.changed_settings(unset | {option: default}, unset) == {}
+    model = "algorithms.m.model"
+    named, built = {model: "Ridge"}, {f"{model}.Ridge.alpha": "2"}
+    changes = settings.changed_settings(unset | named, unset | built)
+    assert changes == {f"{model}.Ridge.alpha": ("not set", "2"), model: ("Ridge", "not set")}
 
 
 def test_other_seeds_are_also_compared_over_the_rows_of_all_splits():

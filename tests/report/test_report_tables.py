@@ -8,6 +8,7 @@ from synthetic_ledger import measured, planned, texts
 from ratecli.ledger.records import BEST_CONSTANT_KEY, NEW_DATA_KEY, TrialResult
 from ratecli.ledger.view import SAME_TEST_SET, Ledger
 from ratecli.report.answer import answer_sentences, best_sheet, incomplete_notes
+from ratecli.report.groups import group_names
 from ratecli.report.sheet import Sheet, SheetCell, format_number, to_markdown
 from ratecli.report.sheets import constraint_sheet, requested_sheets
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
@@ -314,6 +315,23 @@ def test_a_model_for_a_stricter_limit_answers_looser_ones(rule, objective, place
     assert [row[1] for row in best(ledger)] == wanted
 
 
+def test_a_stricter_limit_answers_a_task_without_a_model():
+    ledger = ledger_of(
+        {("fit", (("kappa", 0.7),)): [(), ()], ("fit", (("kappa", 0.8),)): [(0.2, -0.1)] * 2},
+        rule="recall >= kappa",
+    )
+    assert [row[1] for row in best(ledger)] == ["fit (main) at kappa = 0.8", "fit (main)"]
+
+
+def test_a_stricter_limit_that_costs_more_is_the_answer_if_it_has_more_models():
+    answers = {
+        ("fit", (("kappa", 0.7),)): [(0.1, -0.1), (0.1, -0.1), ()],
+        ("fit", (("kappa", 0.8),)): [(0.2, -0.1)] * 3,
+    }
+    ledger = ledger_of(answers, rule="recall >= kappa")
+    assert [row[1] for row in best(ledger)] == ["fit (main) at kappa = 0.8", "fit (main)"]
+
+
 def test_a_stricter_limit_is_no_answer_if_it_is_violated_or_costs_more():
     points = {("fit", (("kappa", k),)): [numbers] * 2
               for k, numbers in ((0.7, (0.2, 0.1)), (0.8, (0.1, 0.1)), (0.9, (0.4, -0.1)))}  # fmt: skip
@@ -499,4 +517,27 @@ def test_a_satisfied_mean_has_no_alarm_colour_and_rounding_is_zero():
         ("✗ 0.2000 ± 1.2706 (0/2)", "bad"),
         ("✓ 0.0000 ± 0.0000 (2/2)", "good"),
         ("✗ 0.0000 ± 0.2539 (1/2)", "part"),
+    ]
+
+
+def test_a_group_is_named_by_its_conditions_in_the_data_set_of_the_trial():
+    """One data set's condition for a group may be another's for the other group."""
+    north, south = (planned("fit", 0, dataset=name) for name in ("north", "south"))
+    ledger = Ledger(
+        [north, south],
+        {},
+        {
+            "experiment": {
+                "datasets": {"north": {}, "south": {}},
+                "groups": {
+                    "many": {"north": "sex = M", "south": "sex = F"},
+                    "few": {"north": "sex = F", "south": "sex = M"},
+                },
+            }
+        },
+    )
+    names = [group_names(ledger, trial) for trial in ledger.plan]
+    assert names == [
+        {"sex = M": "many", "sex = F": "few"},
+        {"sex = F": "many", "sex = M": "few"},
     ]

@@ -428,7 +428,7 @@ STATUSES = {
     "linear ones violate it": (
         *NOT_LINEAR,
         "no_solution_found",
-        "the smallest violation is that of 'e' by",
+        "the closest violates 'e' by",
     ),
 }
 

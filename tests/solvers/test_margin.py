@@ -12,6 +12,7 @@ from ratecli.certify.certificate import certify
 from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import FaultError
+from ratecli.models.linear import Threshold
 from ratecli.rates.tangent import tangent, values
 from ratecli.solvers.base import JudgedRows, Solution
 from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
@@ -24,11 +25,13 @@ from ratecli.solvers.margin import (
     MarginSpec,
     _Attempt,
     _best_constant,
+    _bias,
     _can_hold,
     _deviates,
     _next_step,
     _NormalJudge,
     _SafetyTestJudge,
+    _Search,
     solve_with_margin,
 )
 from ratecli.solvers.players.solver import ThreePlayer
@@ -64,6 +67,23 @@ def first(solution):
 
 def guarded(given, *split, solver=MIXTURE, **spec):
     return solve_with_margin(solver, MarginSpec(*split, **spec), given, np.random.default_rng(0))
+
+
+class AlwaysPositiveWhereItLearned:
+    """Has a rate of 1 on its own rows, and of 0 on others."""
+
+    def solve(self, given, *_):
+        never = {"main": Threshold(np.zeros(given.X.shape[1]), -1.0)}
+        return Solution(never, "solved", judged=JudgedRows(given, np.ones(given.X.shape[0])))
+
+
+def test_the_bias_on_half_of_the_rows_is_reduced_by_the_root_of_two():
+    given = problem(smooth_rows(0), Rules({"p": "positive_rate >= 0.5"}))
+    solver = AlwaysPositiveWhereItLearned()
+    search = _Search(
+        solver, given, given, np.random.default_rng(0), lambda _: None, np.inf, needs_level=True
+    )
+    assert _bias(search, np.zeros(1)) == pytest.approx(1 / np.sqrt(2))
 
 
 @pytest.mark.parametrize("name", SOLVERS)

@@ -83,16 +83,20 @@ def check_row_ids(data: ExperimentData, used: Container[str]) -> Iterator[Diagno
         for feature in table.features:
             column = table.frame[feature]
             words: Collection[str] = column.dropna().unique() if is_text(column) else ()
+            many = len(words) > max(MAX_VALUES, MAX_DISTINCT_SHARE * len(table))
             dates = len(words) > MAX_VALUES and all(map(is_date, words))
-            if dates or len(words) > max(MAX_VALUES, MAX_DISTINCT_SHARE * len(table)):
-                kind, rows = "dates" if dates else "texts", f"{len(table):,} rows"
+            if many or dates:
+                kind = "dates" if dates else "texts"
+                why = "each is a category of its own"
+                if many:
+                    why = "a model that uses it does not generalize to new rows"
                 message = (
-                    f"the feature '{feature}' has {len(words):,} different {kind} in {rows}: "
-                    "a model that uses it does not generalize to new rows"
+                    f"the feature '{feature}' has {len(words):,} different {kind} in "
+                    f"{len(table):,} rows: {why}"
                 )
-                way = f", and test on the newest rows: split: {{order: {feature}}}" * dates
-                hint = f"leave it out: add it to 'drop'{way}"
-                yield Diagnostic("W406", message, hint, loc=("datasets", name), key=True)
+                way = "remove it from 'features'" if entry.features else "add it to 'drop'"
+                instead = ", and add numbers such as a year or an age instead" * dates
+                yield Diagnostic("W406", message, way + instead, loc=("datasets", name), key=True)
 
 
 def check_rows(

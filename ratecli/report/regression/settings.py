@@ -1,7 +1,7 @@
 """The settings of an experiment that affect its results, and what changed in them.
 
 A setting is a value of the file as text. Its name is its path in the file, with the algorithm's
-label: `algorithms.majorize.iterations`. Defaults of options are left out: they change with ratecli.
+label: `algorithms.majorize.iterations`. Defaults are not stored, since they change with ratecli.
 """
 
 from __future__ import annotations
@@ -77,11 +77,12 @@ def changed_settings(was: Settings, now: Settings) -> dict[str, tuple[str, str]]
 
 def _text(settings: Settings, name: str) -> str:
     """Return the text of a setting; of an option that is not set, its default."""
-    if name not in settings and name.startswith(f"{ALGORITHMS}."):
-        algorithm = settings.get(f"{_owner(name)}.algorithm", "")
-        default = default_options(algorithm).get(name.removeprefix(f"{_owner(name)}."))
-        return NOT_SET if default is None else str(default)
-    return settings.get(name, NOT_SET)
+    parts = any(each.startswith(f"{name}.") for each in settings)
+    if name in settings or parts or not name.startswith(f"{ALGORITHMS}."):
+        return settings.get(name, NOT_SET)
+    algorithm = settings.get(f"{_owner(name)}.algorithm", "")
+    default = default_options(algorithm).get(name.removeprefix(f"{_owner(name)}."))
+    return NOT_SET if default is None or isinstance(default, Mapping) else str(default)
 
 
 def _owner(name: str) -> str:

@@ -314,9 +314,7 @@ def _ending(problem: Problem, search: ColumnGeneration, promised: float) -> tupl
         reason = f"after {len(search.trace)} rounds the objective could still improve by "
         return "iteration_limit", f"{reason}{promised:.2g}"
     reason = f"no mixture of {len(search.members)} classifiers satisfies all constraints; "
-    reason += (
-        f"the smallest violation is that of {problem.nearest_miss(search.found.rates[:, None])}"
-    )
+    reason += f"the closest violates {problem.nearest_miss(search.found.rates[:, None])}"
     status, reason = unmet_status(problem, reason)
     if status != "infeasible":
         reason += ": use a looser limit, other features or another model"

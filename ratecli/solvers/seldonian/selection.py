@@ -133,7 +133,7 @@ def shortfall_reason(
     rows = round_up(factor * prediction.rows, digits=2)
     return (
         f"{reason}; about {rows:,} safety rows instead of {prediction.rows:,} would be enough, "
-        "with as many times more training rows"
+        "and training rows increased by the same factor"
     )
 
 
