@@ -312,7 +312,7 @@ def trial_datasets(ledger: Ledger, trial: PlannedTrial) -> Mapping[str, Any]:
     """Return the entries of the data sets whose rows the trial used."""
     found: Mapping[str, Any] = ledger.experiment.get("datasets") or {}
     one = trial.point.get(DATASET_AXIS)
-    return found if one is None else {str(one): found[str(one)]}
+    return found if one is None else {k: v for k, v in found.items() if k == str(one)}
 
 
 def group_rules(ledger: Ledger, trial: PlannedTrial) -> dict[str, str]:

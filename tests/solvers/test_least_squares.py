@@ -272,7 +272,7 @@ def test_a_bound_out_of_reach_ends_with_a_reason():
     [
         ({"model": "RandomForestClassifier"}, "it is not a regressor class"),
         ({"model": "Rigde"}, "there is no regressor 'Rigde'"),
-        ({"model": "lightgbm"}, "write LGBMRegressor"),
+        ({"model": "lightgbm"}, "'lightgbm' is a classifier, not a regressor"),
         ({"model": {"Ridge": {"alfa": 1}}}, "'Ridge' has no option 'alfa'"),
         ({"model": "catboost:CatBoostRegressor"}, "its trees cannot be stored"),
         ({"model": {"LGBMRegressor": {"objective": "binary"}}}, "predicts classes, not numbers"),
