@@ -20,7 +20,7 @@ candidate has a predicted probability of .9 to pass; bolder ones follow until on
 mean distance of the returned model's violation from 0 on new rows, of the first candidate alone and
 with the bolder ones, on splits where the first passes.
 
-Results are kept in the file `--results` and computed once. All cells take about half an hour of
+Results are kept in the file `--results` and computed once. All cells take more than an hour of
 processor time for 20 splits:
 
     python benchmarks/new_rows.py --splits 20 --cells adult-ratio
