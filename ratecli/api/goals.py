@@ -17,7 +17,7 @@ from ratecli.experiment.cases import Case
 from ratecli.experiment.reading import ExperimentReader, ParsedRules
 from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.solvers.oracles.instances import named_estimators
-from ratecli.solvers.oracles.named import SCORE_MODEL
+from ratecli.solvers.oracles.model_names import SCORE_MODEL
 
 ROWS_DATASET = "rows"
 """Name of the rows as a data set."""

@@ -214,7 +214,8 @@ def list_options() -> list[ListingRow]:
 
 def list_models() -> list[ListingRow]:
     """Return the models that algorithms can train, and where their parameters are documented."""
-    from ratecli.solvers.oracles import choice, named  # noqa: PLC0415  slow
+    from ratecli.solvers.oracles import choice  # noqa: PLC0415  slow
+    from ratecli.solvers.oracles import model_names as named  # noqa: PLC0415
 
     rows = [
         {"name": choice.LINEAR_MODEL, "means": "a linear model, without parameters"},
@@ -321,7 +322,7 @@ def _describe_model(name: str) -> ListingRow:
     """Return a model with the names of its parameters, if its library is installed."""
     found = _describe_word(name, "models")
     if found:
-        from ratecli.solvers.oracles.named import class_path  # noqa: PLC0415
+        from ratecli.solvers.oracles.model_names import class_path  # noqa: PLC0415
 
         if class_path(name):
             from ratecli.solvers.oracles import estimators  # noqa: PLC0415  very slow

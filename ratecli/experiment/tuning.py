@@ -20,7 +20,7 @@ from ratecli.experiment.options import (
 )
 from ratecli.solvers.base import Solver
 from ratecli.solvers.oracles.choice import PLUGIN_ORACLE, named_options, uses_penalty
-from ratecli.solvers.oracles.named import LOGISTIC, PROBABILITIES_OPTION
+from ratecli.solvers.oracles.model_names import LOGISTIC, PROBABILITIES_OPTION
 from ratecli.solvers.registry import all_algorithms
 from ratecli.solvers.tuned import L2, Setting
 

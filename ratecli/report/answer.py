@@ -51,7 +51,7 @@ hold.
 MAX_NAMED = 3
 """More constraints are counted instead of named."""
 LIMIT = re.compile(r".*(?P<sign>[<>]=)\s*(?P<name>\w+)\s*", re.DOTALL)
-"""A constraint whose limit is a name."""
+"""A constraint whose limit is a single name, such as `recall >= r`."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,10 @@ def _limit_signs(ledger: Ledger, names: Sequence[str]) -> dict[str, str]:
 def _from_stricter_tasks(
     signs: Mapping[str, str], task: Mapping[str, Any], tasks: Iterable[Sequence[Candidate]]
 ) -> list[Candidate]:
-    """Return candidates of tasks that differ in limits only, each stricter, and satisfy these."""
+    """Return the candidates of tasks with stricter limits that satisfy them.
+
+    All values in which such a task differs must be limits that are stricter.
+    """
 
     def is_stricter(name: str, limit: Any) -> bool:
         pair = limit, task[name]

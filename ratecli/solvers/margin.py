@@ -328,7 +328,8 @@ class _Search:
 def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, rule: str) -> Solution:
     """Return a solution that says how many rows are needed for a rule to hold.
 
-    With n / share^2 rows, standard errors and biases are multiplied by the share.
+    Standard errors and biases fall with the root of the number of rows: with 1 / share^2 times as
+    many rows, they are `share` times as large.
     If a model found for more rows satisfies the judge with these rows, return it instead.
     """
     problem = search.problem

@@ -72,7 +72,7 @@ def load_rows(
 
 
 def check_row_ids(data: ExperimentData, used: Container[str]) -> Iterator[Diagnostic]:
-    """Yield a W406 for each feature, in own tables, whose texts hardly occur in new rows.
+    """Yield a W406 for each text feature of an own table whose values hardly occur in new rows.
 
     `used` are the names of the data sets whose features are used.
     """

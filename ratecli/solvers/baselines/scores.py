@@ -23,7 +23,7 @@ from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.numerics import SCORE_TIE, Thresholds
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import existing_score, fit_classifier, is_linear, model_name
-from ratecli.solvers.oracles.named import LOGISTIC_MODEL
+from ratecli.solvers.oracles.model_names import LOGISTIC_MODEL
 from ratecli.solvers.oracles.unseen import folds_of, hold_out
 from ratecli.solvers.problem import ERROR_RATE, Problem
 

@@ -27,7 +27,7 @@ from ratecli.solvers.oracles.choice import (
     named_options,
     stops_early,
 )
-from ratecli.solvers.oracles.named import EARLY_STOPPING
+from ratecli.solvers.oracles.model_names import EARLY_STOPPING
 
 if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np

@@ -482,9 +482,9 @@ def _polished_optimum(
 ) -> HullOptimum:
     """Return the optimum with prices from the program with fractions linearized at the point.
 
-    While the optimum of that program is a better point, it replaces the current one; else a better
-    point between both does, half as far in each of up to `halvings` trials. `solved` is the
-    relaxation that `found` is an optimum of, by default the same one.
+    Up to `halvings` points on the way to the optimum of that program are tried: the optimum first,
+    and each further point half as far. The search goes on from the first one that is better.
+    `solved` is the relaxation that `found` is an optimum of, by default the same one.
     """
     priced, at = solved or relaxation, found
     for _ in range(0 if relaxation.is_flat else MAX_POLISH_ROUNDS):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from pydantic import BeforeValidator
 
 from ratecli.errors import Diagnostic, InvalidValueError
-from ratecli.solvers.oracles.named import (
+from ratecli.solvers.oracles.model_names import (
     BOOSTING_LIBRARIES,
     DEFAULT_THRESHOLD,
     EARLY_STOPPING,

@@ -51,7 +51,7 @@ from ratecli.solvers.oracles.boosters import (
     library_settings,
 )
 from ratecli.solvers.oracles.instances import find_instance
-from ratecli.solvers.oracles.named import class_path
+from ratecli.solvers.oracles.model_names import class_path
 from ratecli.solvers.problem import ERROR_RATE, Groups
 
 ModelKind = Literal["classifier", "regressor"]

@@ -22,7 +22,7 @@ from ratecli.solvers.oracles.choice import (
     named_options,
     oracle_uses_groups,
 )
-from ratecli.solvers.oracles.named import EARLY_STOPPING, LOGISTIC_MODEL, SCORE_MODEL
+from ratecli.solvers.oracles.model_names import EARLY_STOPPING, LOGISTIC_MODEL, SCORE_MODEL
 
 if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np
