@@ -215,18 +215,21 @@ def list_options() -> list[ListingRow]:
 def list_models() -> list[ListingRow]:
     """Return the models that algorithms can train, and where their parameters are documented."""
     from ratecli.solvers.oracles import choice  # noqa: PLC0415  slow
-    from ratecli.solvers.oracles import model_names as named  # noqa: PLC0415
+    from ratecli.solvers.oracles import model_names  # noqa: PLC0415
 
     rows = [
         {"name": choice.LINEAR_MODEL, "means": "a linear model, without parameters"},
-        {"name": named.LOGISTIC_MODEL, "means": "a logistic regression, without parameters"},
-        {"name": named.SCORE_MODEL, "means": "the score of a model that you have: {score: NAME}"},
+        {"name": model_names.LOGISTIC_MODEL, "means": "a logistic regression, without parameters"},
+        {
+            "name": model_names.SCORE_MODEL,
+            "means": "the score of a model that you have: {score: NAME}",
+        },
     ]
     rows += [
         {"name": name, "means": f"boosted trees; parameters: {PARAMETER_PAGES[name]}"}
-        for name in named.BOOSTING_LIBRARIES
+        for name in model_names.BOOSTING_LIBRARIES
     ]
-    for name, module in (named.CLASSIFIER_MODULES | named.REGRESSOR_MODULES).items():
+    for name, module in (model_names.CLASSIFIER_MODULES | model_names.REGRESSOR_MODULES).items():
         means = f"of scikit-learn; parameters: {SKLEARN_PAGES}/{module}.{name}.html"
         if module in PARAMETER_PAGES:
             means = f"boosted trees for numbers; parameters: {PARAMETER_PAGES[module]}"

@@ -21,7 +21,7 @@ from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.solver import Mixture
-from ratecli.solvers.oracles import choice, linear, named
+from ratecli.solvers.oracles import choice, linear, model_names
 from ratecli.solvers.oracles.base import FitRows, OracleRows
 from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator, model_class
 from ratecli.solvers.problem import ERROR_RATE, Problem
@@ -182,7 +182,7 @@ def test_random_state_comes_from_the_trial_unless_given():
     assert dumps(ask(fixed, given, prices, 0)) == dumps(ask(fixed, given, prices, 1))
 
 
-@pytest.mark.parametrize("name", named.CLASSIFIER_MODULES)
+@pytest.mark.parametrize("name", model_names.CLASSIFIER_MODULES)
 def test_fitted_classifiers_equal_scikit_learn_and_can_be_stored(name):
     """Decisions of two classes, and probabilities of two and three classes if there are any."""
     rng = np.random.default_rng(0)
@@ -211,13 +211,13 @@ OBJECTIVES = {
     "LGBMRegressor": ("regression_l1", "huber", "fair", "quantile", "mape"),
     "XGBRegressor": ("reg:absoluteerror", "reg:pseudohubererror"),
 }
-REGRESSORS = [(name, {}) for name in named.REGRESSOR_MODULES]
+REGRESSORS = [(name, {}) for name in model_names.REGRESSOR_MODULES]
 REGRESSORS += [(name, {"objective": each}) for name, all_ in OBJECTIVES.items() for each in all_]
 
 
 @pytest.mark.parametrize(("name", "options"), REGRESSORS)
 def test_fitted_regressors_equal_their_library_and_can_be_stored(name, options):
-    pytest.importorskip(named.REGRESSOR_MODULES[name])
+    pytest.importorskip(model_names.REGRESSOR_MODULES[name])
     rng = np.random.default_rng(0)
     X, weights = rng.random((90, 3)).round(2), rng.random(90) + 0.1
     y = 5 * X[:, 0] - X[:, 1] + rng.normal(size=90)
@@ -308,7 +308,9 @@ def test_table_of_classifiers_agrees_with_scikit_learn():
         )
     }
     del weighted["DummyClassifier"]
-    assert {name: model_class(name, "classifier") for name in named.CLASSIFIER_MODULES} == weighted
+    assert {
+        name: model_class(name, "classifier") for name in model_names.CLASSIFIER_MODULES
+    } == weighted
 
 
 @pytest.mark.parametrize(
