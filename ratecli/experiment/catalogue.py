@@ -214,8 +214,7 @@ def list_options() -> list[ListingRow]:
 
 def list_models() -> list[ListingRow]:
     """Return the models that algorithms can train, and where their parameters are documented."""
-    from ratecli.solvers.oracles import choice  # noqa: PLC0415  slow
-    from ratecli.solvers.oracles import model_names  # noqa: PLC0415
+    from ratecli.solvers.oracles import choice, model_names  # noqa: PLC0415  slow
 
     rows = [
         {"name": choice.LINEAR_MODEL, "means": "a linear model, without parameters"},
