@@ -76,8 +76,11 @@ class BinaryLabels:
             issue_warnings([f"'{positive}' is the positive label; pos_label can name the other"])
 
     def yes(self, y: Any) -> Array:
-        """Return (n,) 1 where the label is positive, else 0."""
-        return np.asarray(column_or_1d(y) == self.labels[self.positive], dtype=np.float64)
+        """Return (n,) 1 where the label is positive, else 0; raise ValueError for other labels."""
+        y = column_or_1d(y)
+        if not (known := np.isin(y, self.labels)).all():
+            raise ValueError(f"y contains {y[~known][0]!r}, but the labels are {self.labels}")
+        return np.asarray(y == self.labels[self.positive], dtype=np.float64)
 
     def of_decisions(self, yes: NDArray[np.bool_]) -> NDArray[Any]:
         """Return labels (n,) for decisions (n,)."""
@@ -355,8 +358,8 @@ def seed_from_random_state(random_state: Any) -> int:
     return found
 
 
-def predict_with_sensitive(estimator: Any, X: Any, sensitive: Any) -> Any:
-    """Return an estimator's predictions, passing sensitive features if it requests them.
+def sensitive_arguments(estimator: Any, sensitive: Any) -> dict[str, Any]:
+    """Return the arguments of an estimator's `predict` that pass sensitive features, if requested.
 
     It requests them by metadata routing, if that is enabled, or by a parameter of `predict`.
     """
@@ -365,4 +368,9 @@ def predict_with_sensitive(estimator: Any, X: Any, sensitive: Any) -> Any:
         asks = name in get_routing_for_object(estimator).consumes("predict", [name])
     else:
         asks = name in signature(estimator.predict).parameters
-    return estimator.predict(X, **({name: sensitive} if asks and sensitive is not None else {}))
+    return {name: sensitive} if asks and sensitive is not None else {}
+
+
+def predict_with_sensitive(estimator: Any, X: Any, sensitive: Any) -> Any:
+    """Return an estimator's predictions, passing sensitive features if it requests them."""
+    return estimator.predict(X, **sensitive_arguments(estimator, sensitive))

@@ -31,6 +31,7 @@ from ratecli.models.recent import fixed_features
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Sample, relative_weights
+from ratecli.runner.problem import penalty, with_penalties
 from ratecli.runner.trial import MeasuredSolution, Trial
 from ratecli.runner.workers import limit_to_one_thread
 from ratecli.sampling.encoding import Encoding
@@ -317,10 +318,10 @@ def _solve(read: ParsedFitSpec, data: TrialData, seed: int, case: Case) -> Measu
         found = _solve(read, data, seed, replace(other, constraints=(), metrics={}))
         reference[other.label] = data.predictions(next(iter(found.solution.variants.values())))
     experiment = read.reading.experiment
-    l2 = experiment.regularization.l2
-    if isinstance(l2, str):  # n counts repeated rows: it is the sum of the weights
-        train = data.sample.weight[data.sample.part == "train"]
-        l2 = float(l2.removesuffix("/n")) / float(train.sum())
+    # n counts repeated rows: it is the sum of the weights
+    n = float(data.sample.weight[data.sample.part == "train"].sum())
+    l2 = penalty(experiment.regularization.l2, n)
+    case = replace(case, settings=with_penalties(case.settings, n))
     deployed = None if experiment.deployed is None else experiment.deployed.column
     rows = TrainingRowsSpec(case.sampling)
     spec = TrialSpec("", seed, case, NO_DATA, l2, rows, deployed_column=deployed)

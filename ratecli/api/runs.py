@@ -198,7 +198,7 @@ class ResultModel(StoredModel):
     @property
     def columns(self) -> list[str]:
         """Names of the columns that input DataFrames must have."""
-        return list(self.encoding.encoder.kinds)
+        return list(self.encoding.columns_for(self.classifier))
 
     def answers(self, frame: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         """Return the columns that `ratecli predict` adds to a table.

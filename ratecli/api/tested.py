@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metadata_routing import (
+    UNUSED,
     MetadataRouter,
     MethodMapping,
     _raise_for_params,
@@ -33,6 +34,7 @@ from ratecli.api.estimator import (
     RateScoreMixin,
     predict_with_sensitive,
     seed_from_random_state,
+    sensitive_arguments,
 )
 from ratecli.api.fitting import LabelledRows, check_fit_rows
 from ratecli.api.goals import (
@@ -52,6 +54,7 @@ from ratecli.sampling.safety_rows import SafetyRows, SafetyTestResult
 from ratecli.solvers.base import Solution
 
 MODEL_NAME = "model"
+FITTED = ("passed_", "bounds_", "certificates_", "explanation_", "estimator_", "classes_")
 
 
 @dataclass(eq=False, repr=False)
@@ -113,6 +116,9 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
     behavior of intelligent machines", Science 366.
     """
 
+    # routed to the classifier, if metadata routing is enabled
+    __metadata_request__predict: ClassVar[dict[str, str]] = {"sensitive_features": UNUSED}
+
     estimator: Any
     constraints: ConstraintSpec = ()
     _: KW_ONLY
@@ -146,6 +152,8 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
             If an argument is invalid or arguments do not fit together; the attribute `faults` lists
             the errors.
         """
+        for name in FITTED:  # the result of an earlier fit belongs to other rows
+            self.__dict__.pop(name, None)
         with convert_errors():
             X = self._checked(X, reset=True)
             classes = BinaryLabels.of(y, self.pos_label)
@@ -210,8 +218,6 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self.explanation_ = "" if self.passed_ else read.in_text(verdict.reason)
         if self.passed_:
             self.estimator_ = candidate
-        elif hasattr(self, "estimator_"):  # left by an earlier fit
-            del self.estimator_
         return self
 
     def _call(self, method: str, X: Any, params: Mapping[str, Any]) -> NDArray[Any]:
@@ -234,8 +240,14 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         options: dict[str, Any] = {"accept_sparse": "csr", "dtype": None}
         return validate_data(self, X, reset=reset, ensure_all_finite=False, **options)
 
-    def predict(self, X: Any, **params: Any) -> NDArray[Any]:
-        """Return labels (n,); raise NoSolutionFoundError if the model did not pass."""
+    def predict(self, X: Any, *, sensitive_features: Any = None, **params: Any) -> NDArray[Any]:
+        """Return labels (n,); raise NoSolutionFoundError if the model did not pass.
+
+        Without metadata routing, the classifier's `predict` receives `sensitive_features` if it
+        has a parameter of this name.
+        """
+        if self.__dict__.get("passed_"):
+            params |= sensitive_arguments(self.estimator_, sensitive_features)
         return self._call("predict", X, params)
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]

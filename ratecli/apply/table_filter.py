@@ -205,7 +205,8 @@ def _check_columns(request: FilterRequest, table: pa.Table) -> list[Diagnostic]:
             hint = f"name a column with {'at least two' if count < 2 else 'fewer'} groups"
             faults.append(Diagnostic("E304", message, hint))
         if count := int(frame[name].isna().sum()):
-            message = f"'{name}' is empty in {count} rows: the filter is fitted to the others"
+            rows = "1 row" if count == 1 else f"{count} rows"
+            message = f"'{name}' is empty in {rows}: the filter is fitted to the others"
             warnings.append(Diagnostic("W401", message))
     if faults:
         raise FaultError(faults)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, replace
@@ -103,6 +104,7 @@ class Batch:
                 self._fail,
                 fresh=self.fresh,
                 quiet=self.quiet,
+                command=sys.argv,
             )
         except KeyboardInterrupt:
             self._print_stopped(requests, "interrupted")

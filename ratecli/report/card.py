@@ -33,8 +33,9 @@ from ratecli.ledger.records import (
     is_no_better,
 )
 from ratecli.ledger.store import LedgerStore
-from ratecli.ledger.view import NOT_RUN, Ledger
+from ratecli.ledger.view import Ledger
 from ratecli.ledger.violations import measured_violation
+from ratecli.report.answer import incomplete_notes
 from ratecli.report.certificates import RATIO_NOTE, collect_certificates
 from ratecli.report.groups import (
     LEVEL,
@@ -388,11 +389,7 @@ class _CardMaker:
             yield "There is no test set: all numbers are those of training rows."
         if is_random(self.model.classifier):
             yield "Decisions are random; `ratecli predict --seed` makes them repeatable."
-        if "--smoke" in (self.run.get("command") or ()):
-            yield "The last run was a quick test (--smoke): it left out most trials."
-        missing = sum(self.ledger.status(trial) == NOT_RUN for trial in self.ledger.plan)
-        if missing:
-            yield f"{missing} of the experiment's {len(self.ledger.plan)} trials have not run."
+        yield from incomplete_notes(self.ledger)
         yield from self.info.get("warnings") or ()
         yield "The numbers are those of this data: measure again on rows from elsewhere or later."
         yield "Neither its intended use nor the cost of its errors is recorded."

@@ -24,6 +24,7 @@ from ratecli.sampling.rows import TrialData
 from ratecli.sampling.safety_rows import rates_on_split
 from ratecli.sampling.undefined import check_defined_ratios, empty_rate
 from ratecli.solvers.problem import ERROR_RATE, Problem
+from ratecli.solvers.tuned import Setting
 
 Goals = tuple[Goal, tuple[Goal, ...]]
 """The objective and the constraints."""
@@ -93,7 +94,7 @@ def training_problem(
         rates=matrix.on(train),
         objective=objective,
         constraints=constraints,
-        l2=penalty(l2, rows),
+        l2=penalty(l2, training_count(rows)),
         label_range=rows.sample.label_range,
         **_row_fields(rows, leaves, train),
     )
@@ -116,13 +117,22 @@ def rate_leaves(
     return ex.leaves(*pieces), ex.leaves(*(ratio for goal in constraints for ratio in goal.ratios))
 
 
-def penalty(l2: float | str, rows: TrialData) -> float:
-    """Return the number that `l2` stands for: a/n is a divided by the number of training rows."""
-    if not isinstance(l2, str):
-        return l2
+def penalty(l2: float | str, n: float) -> float:
+    """Return the number that `l2` stands for: a/n is a divided by the number of rows n."""
+    return float(l2.removesuffix("/n")) / n if isinstance(l2, str) else l2
+
+
+def with_penalties(settings: Sequence[Setting], n: float) -> tuple[Setting, ...]:
+    """Return settings with numbers for their penalties; n as in `penalty`."""
+    return tuple(
+        each if each.l2 is None else each._replace(l2=penalty(each.l2, n)) for each in settings
+    )
+
+
+def training_count(rows: TrialData) -> float:
+    """Return the number of training rows; copies of a row count once."""
     train = np.flatnonzero(rows.sample.rows(ex.ALL_ROWS, "train"))
-    n = rows.counted(train) / rows.levels  # copies of a row count once
-    return float(l2.removesuffix("/n")) / n
+    return rows.counted(train) / rows.levels
 
 
 def _row_fields(rows: TrialData, leaves: Sequence[Leaf], some: NDArray[np.intp]) -> dict[str, Any]:

@@ -101,15 +101,12 @@ def run_experiment(
     *,
     fresh: bool = False,
     quiet: bool = False,
-    command: Sequence[str] = (),
 ) -> RunOutcome:
-    """Run the trials that are not stored yet; write the ledger and the run record to `folder`.
-
-    The caller must hold the folder's lock until the report is written.
-    """
+    """Run one experiment; see `run_experiments`."""
     outcomes: list[RunOutcome] = []
-    requests = [RunRequest(prepared, folder)]
-    run_experiments(requests, executor, outcomes.append, fresh=fresh, quiet=quiet, command=command)
+    run_experiments(
+        [RunRequest(prepared, folder)], executor, outcomes.append, fresh=fresh, quiet=quiet
+    )
     return outcomes[0]
 
 
@@ -126,7 +123,8 @@ def run_experiments(
     """Run the trials of several experiments in one batch, which keeps workers busy in between.
 
     A trial of several experiments runs once, under the wider of their limits. A trial that another
-    experiment in the batch has stored is copied from there.
+    experiment in the batch has stored is copied from there. The caller must hold the locks of the
+    folders until the reports are written.
 
     Parameters
     ----------
@@ -244,7 +242,7 @@ class ExperimentRun:
         atomic_write(folder / "resolved.yaml", text)
         record = build_manifest(
             data=dataset_metadata(prepared),
-            command=self._command or sys.argv,
+            command=self._command,
             started=self._started,
             ended=ended,
             folder=Path.cwd(),

@@ -37,10 +37,11 @@ from ratecli.rates.matrix import Predictions, measure
 from ratecli.runner.problem import (
     Goals,
     goals_with_numbers,
-    penalty,
     rate_leaves,
     reference_value,
+    training_count,
     training_problem,
+    with_penalties,
 )
 from ratecli.sampling.deployed import (
     column_classifier,
@@ -254,10 +255,7 @@ class Trial:
         case = self.spec.case
         make_rng = partial(random_stream, self.spec.seed, "solver", case.algorithm)
         if case.settings:
-            settings = [
-                each if each.l2 is None else each._replace(l2=penalty(each.l2, self.rows))
-                for each in case.settings
-            ]
+            settings = with_penalties(case.settings, training_count(self.rows))
             solution = solve_tuned(settings, case.guard, problem, make_rng)
         elif self.spec.together and problem.X.shape[1] <= MAX_FEATURES_TOGETHER:
             solution = self._solve_together(problem, make_rng)

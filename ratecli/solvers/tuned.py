@@ -23,7 +23,7 @@ from ratecli.solvers.margin import MAX_IGNORED_SHORTFALL, MarginSpec, solve_with
 from ratecli.solvers.oracles.unseen import folds_of
 from ratecli.solvers.problem import Problem
 
-TUNING_VERSION = 1
+TUNING_VERSION = 2
 """Version in the key of each trial tuned by its goals; increased when its results change."""
 
 L2 = "l2"
@@ -167,7 +167,7 @@ class _Tried:
             violation = fitted.worst_violation(_rates(fitted, *_outputs(fitted, main)))
         else:
             rows, decisions = solution.judged
-            violation = rows.worst_violation(rows.rates.rates(decisions))
+            violation = rows.worst_violation(rows.measured(decisions))
         self.is_met &= violation <= MAX_IGNORED_SHORTFALL
         self.decisions[own], self.estimates[own] = _outputs(unseen, main)
         self.decided[own] = True
@@ -223,9 +223,9 @@ def _excess(problem: Problem, rates: Array, decisions: Array, estimates: Array) 
         for piece in goal.pieces:
             value = float(values(piece, rates[:, None], index)[0])
             slopes = tangent(piece, rates, index).slopes
-            errors = [
-                float(problem.rates.standard_error(slopes, measured[of], problem.counts))
-                for of in {leaf.rate.of for leaf in ex.leaves(piece)}
-            ]
-            excess = max(excess, value - max(errors, default=0.0))
+            if problem.counts is None:
+                error = problem.rates.standard_error_of(slopes, measured)
+            else:  # streamed rows, which have decisions only
+                error = problem.rates.standard_error(slopes, decisions, problem.counts)
+            excess = max(excess, value - float(error))
     return excess

@@ -582,6 +582,17 @@ def test_a_constant_factor_of_weights_has_no_effect(loans, solver, options, weig
         assert other.bias == first.bias
 
 
+@pytest.mark.parametrize("tune", [{}, {"l2": ["100/n"]}], ids=["fixed", "tuned"])
+def test_weights_count_as_repetitions_in_the_penalty(loans, tune):
+    X, y = (part[:200] for part in loans)
+    model = RateConstrainedClassifier(solver="unconstrained", l2="100/n", random_state=0)
+    model.set_params(solver_options={"tune": tune} if tune else {})
+    times = np.arange(len(y)) % 3 + 1
+    weighted = model.fit(X, y, sample_weight=times).decision_function(X)
+    repeated = model.fit(X.loc[X.index.repeat(times)], y.repeat(times)).decision_function(X)
+    np.testing.assert_allclose(weighted, repeated, atol=0.1)
+
+
 @pytest.mark.parametrize(
     ("weights", "message"),
     [

@@ -1,3 +1,4 @@
+import json
 import shutil
 import subprocess
 import sys
@@ -86,9 +87,28 @@ def test_models_predict_like_the_command(folder, results):
         np.testing.assert_allclose(answers["score"], told["score"], rtol=1e-12)
         np.testing.assert_allclose(model.chances(X), told["chance"], rtol=1e-12)
         assert (model.predict(X, seed=3) == told["decision"]).all()
-    assert set(model.columns) <= set(X.columns)
+    assert (model.predict(X[model.columns], seed=3) == told["decision"]).all()
     with pytest.raises(ValueError, match="there is no column 'income'"):
         model.predict(X.drop(columns="income"))
+
+
+def test_columns_of_a_model_include_those_of_its_groups(folder):
+    """A trial whose features leave out the groups of its thresholds."""
+    X, y = ratecli.load_dataset("loans", rows=400, seed=9)
+    X.assign(repaid=y).to_csv(folder / "table.csv", index=False)
+    table = {"path": str(folder / "table.csv"), "label": "repaid", "drop": ["sex"]}
+    file = {
+        "name": "shift",
+        "datasets": {"table": table},
+        "constraints": {"parity": "positive_rate[sex = Female] >= 0.8 * positive_rate[sex = Male]"},
+        "algorithms": ["post_shift"],
+    }
+    found = ratecli.run(file, output=folder / "shift")
+    model = found.model("post_shift")
+    assert "sex" in model.columns
+    assert (model.predict(X[model.columns]) == model.predict(X)).all()
+    manifest = json.loads((found.folder / "manifest.json").read_text("utf-8"))
+    assert manifest["command"] == []  # `sys.argv` is not a ratecli command
 
 
 def test_ambiguous_models_are_errors(results):

@@ -3,12 +3,19 @@ import pytest
 from applicants import PARITY, people
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ratecli import NoSolutionFoundError, RatecliWarning, RateConstrainedClassifier, SafetyTest
+from ratecli import (
+    NoSolutionFoundError,
+    RatecliWarning,
+    RateConstrainedClassifier,
+    SafetyTest,
+    rate_scorer,
+)
 
 NUMBERS = ["income", "debt", "savings"]
 
@@ -87,6 +94,29 @@ def test_a_model_that_fails_cannot_predict(loans):
     trained = RateConstrainedClassifier(constraints=rule["fair"].replace("0.9", "1.2"))
     fair = SafetyTest(trained, rule, fraction=0.6, random_state=0).fit(*people(1500, 1))
     assert fair.passed_
+
+
+def test_a_failed_fit_leaves_no_verdict(loans):
+    X, y = loans
+    test = SafetyTest(LogisticRegression(), "error <= 0.5", random_state=0).fit(X[NUMBERS], y)
+    with pytest.raises(ValueError, match="'eror'"):
+        test.set_params(constraints="eror <= 0.5").fit(X[NUMBERS], np.where(y == "yes", 1, 0))
+    with pytest.raises(NotFittedError):
+        test.predict(X[NUMBERS])
+
+
+def test_scorers_pass_groups_through_the_test(loans):
+    X, y = loans
+    options = {"solver": "post_shift", "random_state": 0}
+    trained = RateConstrainedClassifier("error", "positive_rate[sex = Male] >= 0.2", **options)
+    test = SafetyTest(trained, "error <= 0.6", random_state=0)
+    test.fit(X[NUMBERS], y, sensitive_features=X["sex"])
+    decided = test.predict(X[NUMBERS], sensitive_features=X["sex"])
+    scorer = rate_scorer("error", greater_is_better=False)
+    value = scorer(test, X[NUMBERS], y, sensitive_features=X["sex"])
+    assert value == pytest.approx(-np.mean(decided != y))
+    with pytest.raises(ValueError, match="y contains 'maybe', but the labels are"):
+        scorer(test, X[NUMBERS], np.where(y == "yes", y, "maybe"), sensitive_features=X["sex"])
 
 
 def test_a_violating_model_passes_at_most_delta_of_the_time():

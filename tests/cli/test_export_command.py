@@ -142,14 +142,11 @@ def test_a_card_states_limits(cli, rows):
     assert "- Training enforces constraints for the variant stochastic, and this is determ" in text
     assert "Decisions are random" not in text
     assert "No safety test was run" in text
-    assert "quick test" not in text
-    manifest = Path("results/first/manifest.json")
-    record = json.loads(manifest.read_text("utf-8"))
-    manifest.write_text(json.dumps(record | {"command": [*record["command"], "--smoke"]}))
+    assert "smoke" not in text
+    assert "\n    ratecli run" not in text
     cli("export", MAJORIZE, "--format", "card", "-o", "s.md", "--variant", "stochastic")
     text = Path("s.md").read_text("utf-8")
     assert "- Decisions are random; `ratecli predict --seed` makes them repeatable." in text
-    assert "- The last run was a quick test (--smoke)" in text
 
 
 def test_a_card_has_the_label_of_a_registered_data_set(cli, folder):

@@ -11,8 +11,8 @@ from thinned import one_in
 from ratecli.errors import FaultError
 from ratecli.experiment.options import make_solver
 from ratecli.experiment.tuning import make_settings
-from ratecli.models.linear import Threshold
-from ratecli.solvers.base import Solution, Solver
+from ratecli.models.linear import LinearRegressor, Threshold
+from ratecli.solvers.base import JudgedRows, Solution, Solver
 from ratecli.solvers.margin import MarginSpec
 from ratecli.solvers.oracles.unseen import folds_of
 from ratecli.solvers.tuned import Setting, solve_tuned
@@ -157,6 +157,30 @@ def test_a_violation_within_its_standard_error_is_tolerated_if_training_rows_sat
     assert errors[0] < errors[1]
     assert found.trace[0]["violation"] == pytest.approx(share - limit)
     assert [row["chosen"] for row in found.trace] == [tolerated, not tolerated]
+
+
+@dataclass(frozen=True)
+class Estimates(Solver):
+    """Estimates a constant, and claims an unseen mean error of -1."""
+
+    constant: float
+
+    def solve(self, problem, rng, progress):  # noqa: ARG002
+        model = LinearRegressor(np.zeros(problem.X.shape[1]), self.constant, problem.label_range)
+        judged = JudgedRows(problem, problem.label - 1)
+        return Solution({"estimate": model}, judged=judged)
+
+
+def test_unseen_estimates_are_judged_as_numbers():
+    """The first violation is within its standard error, and the judged rows show none."""
+    rows = smooth_rows(0, 200)
+    numbers = replace(rows, label=rows.X[:, 0] - rows.X[:, 0].mean() + 3)
+    limit = 0.5 * numbers.label.std() / np.sqrt(200)
+    given = problem(numbers, Rules({"m": f"mean_error <= {limit}"}, "mse"))
+    settings = [Setting({"c": c}, Estimates(c)) for c in (3 + 1.5 * limit, 2.0)]
+    found = solve(settings, replace(given, label_range=(-np.inf, np.inf)))
+    assert found.trace[0]["violation"] == pytest.approx(limit / 2)
+    assert [row["chosen"] for row in found.trace] == [True, False]
 
 
 def test_settings_have_the_margin_of_the_trial():

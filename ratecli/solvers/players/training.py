@@ -75,7 +75,7 @@ def train(
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # divergence is checked below
             played = game.play(solver.steps, solver.every, used)
-    except FloatingPointError as error:
+    except (FloatingPointError, np.linalg.LinAlgError) as error:
         return [partial(Solution, {}, "diverged", str(error)) for _ in problems]
     pace = (time.perf_counter() - begun) / (solver.steps + 1)
     progress(f"{solver.steps} steps of {used} settings")
