@@ -51,10 +51,15 @@ class MeasuredViolation:
 
 
 class ViolationSample:
-    """The violations of one constraint in some trials, at least one."""
+    """The violations of one constraint in some trials, at least one.
 
-    def __init__(self, trials: Iterable[MeasuredViolation]) -> None:
-        self.trials = tuple(trials)
+    `confidence` is that of a safety test that all models passed, and the stated probability then.
+    """
+
+    def __init__(
+        self, trials: Iterable[MeasuredViolation], confidence: float | None = None
+    ) -> None:
+        self.trials, self.confidence = tuple(trials), confidence
         self.seeds = len({each.seed for each in self.trials})
         sets, shares = zip(*(each.test for each in self.trials), strict=True)
         same = self.seeds > 1 and any(shares) and len(set(sets)) == 1
@@ -63,6 +68,8 @@ class ViolationSample:
     @property
     def level(self) -> float | None:
         """The smallest stated probability; None unless all trials state one."""
+        if self.confidence is not None:
+            return self.confidence
         stated = [each.level for each in self.trials if each.level is not None]
         return min(stated) if len(stated) == len(self.trials) else None
 

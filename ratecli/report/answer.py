@@ -14,7 +14,7 @@ import numpy as np
 from ratecli.experiment.options import solver_class
 from ratecli.ledger.records import UNSOLVED_STATUSES, VIOLATION_PREFIX, is_no_better
 from ratecli.ledger.view import NOT_RUN, Ledger
-from ratecli.report.certificates import certified_seeds, is_tested
+from ratecli.report.certificates import certified_seeds, confidence_of_tests, is_tested
 from ratecli.report.groups import (
     NO_ESTIMATE,
     IntervalEstimate,
@@ -86,7 +86,8 @@ class Candidate:
     @classmethod
     def of(cls, ledger: Ledger, group: SeedGroup, split: str) -> Candidate:
         objective, constraints = group.estimate(split, OBJECTIVE), list(ledger.constraints)
-        found = [group.violation_sample(split, name) for name in constraints]
+        tests = confidence_of_tests(ledger, group)
+        found = [group.violation_sample(split, name, tests.get(name)) for name in constraints]
         samples = [each for each in found if each is not None]
         means = [group.estimate(split, VIOLATION_PREFIX + name).mean for name in constraints]
         violation = float(np.max(np.array(means, dtype=float), initial=-math.inf))
@@ -94,7 +95,7 @@ class Candidate:
         complete = len(samples) == len(found)
         share = math.prod(each.share for each in samples) if complete else 0.0
         stated = complete and bool(levels) and all(each.keeps_level for each in samples)
-        stated &= share >= MIN_STATED_SHARE
+        stated &= bool(tests) or share >= MIN_STATED_SHARE
         answered = 2 * objective.n >= group.ended
         is_kept = answered and (share >= DEFAULT_LEVEL or stated)
         level, tested = min(levels, default=None), is_tested(ledger, group)
@@ -105,13 +106,14 @@ class Candidate:
         """Order by objective if constraints hold often enough, else by how often they do.
 
         Settings with a safety test come before others, those with a model in most trials before
-        others, settings that are measured to hold before those that `holds` only promises, and
-        models that are no better than a constant come last.
+        others, settings that are measured to hold before those that `holds` only promises (unless
+        they passed a safety test), and models that are no better than a constant come last.
         """
         if not self.is_kept:
             return (True,), -self.share, float(np.nan_to_num(self.violation, nan=math.inf))
         seldom = self.objective.n < DEFAULT_LEVEL * self.group.ended
-        flaws = self.is_constant, self.is_tested is False, seldom, not self.is_measured
+        only_stated = not (self.is_measured or self.is_tested)
+        flaws = self.is_constant, self.is_tested is False, seldom, only_stated
         return (False, *flaws), self.value, -self.share
 
     @property
@@ -353,9 +355,10 @@ def best_sheet(ledger: Ledger) -> Sheet:
     note = f"The best setting has the {ShownObjective.of(ledger).best} on {split} rows."
     if ledger.constraints:
         note += (
-            f" Its constraints hold in {DEFAULT_LEVEL:.0%} of the trials with a model or, if no "
-            "setting reaches that, with the probability that `holds` states, if the test sets are "
-            "consistent with that; and at least half of its trials have a model. `satisfied in` "
+            " A setting qualifies if at least half of its trials have a model and its constraints "
+            f"hold in {DEFAULT_LEVEL:.0%} of these; if it passed a safety test, or no setting "
+            "reaches that share, it is enough that the test sets do not contradict the confidence "
+            "of the test, or the probability that `holds` states. `satisfied in` "
             "counts the trials whose constraints hold on these rows. `holds in` estimates the "
             "share of trials whose constraints hold in the population, of which these rows are a "
             "sample; with one seed, the probability that they do. The objective is slightly "
@@ -455,8 +458,10 @@ def _overview(
         levels = {answer.best.level: None for answer in kept if not answer.best.is_measured}
         stated = " or ".join(f"{level:.3g}" for level in levels if level is not None)
         where = f"{text}. At {more} more" if measured else f"At {more} of {points}"
-        text = f"{where}, a setting is trained to satisfy the constraints on new rows with "
-        text += f"probability {stated}, but the test sets are too small to confirm it"
+        tested = all(each.best.is_tested or each.best.is_measured for each in kept)
+        how = "is trained to satisfy the constraints on new rows with probability"
+        how = "passed a safety test with confidence" if tested else how
+        text = f"{where}, a setting {how} {stated}, but the test sets are too small to confirm it"
     if constant := sum(each.best.is_constant for each in kept):
         text += f". At {constant}, the best is no better than the same decision for everyone"
     shown = ShownObjective.of(ledger)
@@ -521,10 +526,10 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
             f"The closest is {best.name}, with {shown.name} {amount}; {count}.{reason}"
         )
     which = f"that satisfy {rules} on {rows}"
-    if not best.is_measured:
-        which = f"trained to satisfy {rules} on new rows with probability {best.level:.3g}"
     if best.is_tested:
-        which = f"with a safety test {which}"
+        which = f"that passed a safety test of {rules} with confidence {best.level:.3g}"
+    elif not best.is_measured:
+        which = f"trained to satisfy {rules} on new rows with probability {best.level:.3g}"
     text = f"{point}{best.name} has the {shown.best} of all settings {which}: {amount}; {count}."
     if answer.rival:
         amount = estimate_cell(shown.estimate(answer.rival.objective)).text

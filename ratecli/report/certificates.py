@@ -86,6 +86,15 @@ def is_tested(ledger: Ledger, group: SeedGroup) -> bool | None:
     return (group.label, group.variant, repr(group.point)) in found if found else None
 
 
+def confidence_of_tests(ledger: Ledger, group: SeedGroup) -> dict[str, float]:
+    """Return the smallest confidence of the group's safety tests, by constraint."""
+    key = group.label, group.variant, repr(group.point)
+    tests = group_by(_certificates_by_group(ledger).get(key, ()), lambda each: each.constraint)
+    return {
+        name: 1 - max(float(each.record["delta"]) for each in own) for name, own in tests.items()
+    }
+
+
 def certified_seeds(ledger: Ledger, group: SeedGroup) -> tuple[int, int]:
     """Return in how many seeds of a group all safety tests passed, and how many seeds have any."""
     key = group.label, group.variant, repr(group.point)

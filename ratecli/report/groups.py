@@ -184,10 +184,12 @@ class SeedGroup:
         """Number of models that are no better than a constant decision."""
         return sum(each.is_constant for each in self.outcomes)
 
-    def violation_sample(self, split: str, constraint: str) -> ViolationSample | None:
+    def violation_sample(
+        self, split: str, constraint: str, confidence: float | None = None
+    ) -> ViolationSample | None:
         """Return the violations of a constraint on a split, None if it was not measured there.
 
-        Their noise is known on the test set only.
+        Their noise is known on the test set only. `confidence` is as in `ViolationSample`.
         """
         place = split, VIOLATION_PREFIX + constraint
         known = [
@@ -197,7 +199,7 @@ class SeedGroup:
             for seed, each in enumerate(self.outcomes)
             if each.numbers and place in each.numbers
         ]
-        return ViolationSample(known) if known else None
+        return ViolationSample(known, confidence) if known else None
 
     @cached_property
     def rates(self) -> Mapping[tuple[str, str], IntervalEstimate]:

@@ -381,7 +381,7 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, rul
     needed = _two_digits(rows / SHARES[most] ** 2)
     return _no_solution(
         f"too few {where} rows for {rule} to hold {wanted}: about {needed} are needed instead of "
-        f"{rows}; train on a larger share of the rows (`split`), or use a looser limit"
+        f"{rows}; use more rows, such as a larger training share (`split`), or a looser limit"
     )
 
 

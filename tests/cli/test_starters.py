@@ -384,6 +384,10 @@ def test_names_of_groups(folder, table, cli, change, groups):
     [
         (lambda row: [int(row[0][1:]) + 7, *row[1:]], 'left out "id": consecutive row numbers'),
         (lambda row: [int(row[0][1:]) * 7 % 400, *row[1:]], 'left out "id": a different number'),
+        (
+            lambda row: [*row[:3], int(row[0][1:]) * 7 % 401, *row[4:]],
+            'left out "age": a different number in each row: probably a row ID',
+        ),
         (lambda row: [f"{int(row[0][1:]) % 28 + 1}/06/1999", *row[1:]], 'left out "id": dates'),
         (
             lambda row: [("train", "test")[int(row[0][1:]) % 3 == 0], *row[1:]],

@@ -208,7 +208,7 @@ def test_a_tested_setting_is_the_answer_before_a_cheaper_one_without_a_test(pass
     (answer,) = answer_sentences(ledger_of(pairs))
     if passes:
         assert answer.startswith(
-            f"{SAFE} (main) has the lowest mean objective of all settings with "
+            f"{SAFE} (main) has the lowest mean objective of all settings that passed "
         )
         assert "; a safety test passed in 4 of 4. free (main) has 0.1000" in answer
         assert answer.endswith(", but was not put to a safety test.")

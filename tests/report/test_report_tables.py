@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from synthetic_ledger import measured, planned, texts
+from synthetic_ledger import certificate, measured, planned, texts, tutorial
 
 from ratecli.ledger.records import BEST_CONSTANT_KEY, NEW_DATA_KEY, TrialResult
 from ratecli.ledger.view import SAME_TEST_SET, Ledger
@@ -368,6 +368,25 @@ def test_a_stated_probability_counts_unless_test_sets_contradict_it(values, erro
         assert row[3].text.endswith(" (stated: 0.9)") == (level is not None)
     start = "At 2 of 2 values of kappa, a setting is trained to satisfy the constraints on new rows"
     assert answer_sentences(found)[0].startswith(start) == (name == "a (main)")
+
+
+@pytest.mark.parametrize(("error", "name"), [(0.2, "cheap (main)"), (0.0, "safe (main)")])
+def test_a_passed_safety_test_counts_unless_test_sets_contradict_it(error, name):
+    """Both passed; by the test sets, the safe one holds and the cheap one is probably violated."""
+    cheap, safe = [(0.2, each) for each in MOSTLY_BAD], [(0.3, -1.0)] * 5
+    ledger = ledger_of({("cheap", ()): cheap, ("safe", ()): safe})
+    info = {"certificates": [certificate(tutorial(), -0.1, passed=True)]}
+    tested = {key: replace(each, info=info) for key, each in ledger.results.items()}
+    found = with_noise(replace(ledger, results=tested), error, {"cheap": None, "safe": None})
+    assert best(found)[0][0] == name
+    (answer,) = answer_sentences(found)
+    assert answer.startswith(
+        f"{name} has the lowest mean objective of all settings that passed a safety test of "
+        "parity with confidence 0.95: "
+    )
+    small = "; the test sets are too small to confirm it: by them alone, the constraints hold with"
+    assert (small in answer) == (name == "cheap (main)")
+    assert answer.endswith("; a safety test passed in 5 of 5.")
 
 
 @pytest.mark.parametrize(("constant", "name"), [(None, "safe (main)"), (0.3, "cheap (main)")])

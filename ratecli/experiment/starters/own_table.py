@@ -76,6 +76,8 @@ DROPPED = """
     # Columns under `drop` are not features; constraints and metrics can still use them."""
 MAX_STRAY_SHARE = 0.1
 """Largest share of texts in a column of numbers."""
+MIN_PAIRS = 20.0
+"""Number of equal pairs expected by chance, times two, from which distinct numbers are chosen."""
 LEAK_AREA = 0.99
 """Area under the ROC curve of a feature alone above which it is reported."""
 MIN_KNOWN_NUMBERS = 10
@@ -420,7 +422,7 @@ def _strict_goals(goals: Sequence[StarterGoal], groups: Groups, label: Floats) -
             kind = {"tpr": "positive ", "fpr": "negative "}.get(goal.rate, "")
             yield (
                 f"{goal}: {name} has {fewest} {kind}rows, and the sampling error alone is about "
-                f"{error:.2g}: expect models at looser limits only"
+                f"{error:.2g}: a model is unlikely at this limit, and looser limits may work"
             )
 
 
@@ -452,15 +454,22 @@ def _unusable_reason(column: pd.Series) -> str:
         if len(words) < len(column):
             return f"{len(words)} different texts, too many for categories"
         return f"{len(words)} different texts: probably a row ID"
-    values = as_float_array(column)
+    return _unusable_numbers(as_float_array(column), str(column.name))
+
+
+def _unusable_numbers(values: Floats, name: str) -> str:
+    """Return why numbers (n,) cannot be a feature, "" if they can."""
     count = int(np.isfinite(values).sum())
     if count < min(len(values), MIN_KNOWN_NUMBERS):
         return f"only {_format_row_count(count)} with a number: fill in more to use it"
     if len(values) > 1 and (np.diff(values) == 1).all():
         return "consecutive row numbers"
-    named = ID.fullmatch(str(column.name)) and np.isfinite(values).all()
-    distinct = named and len(np.unique(values)) == len(values) > MIN_ROWS
-    return "a different number in each row: probably a row ID" if distinct else ""
+    if not len(np.unique(values)) == len(values) == count > MIN_ROWS:
+        return ""
+    # so many whole numbers of a range would hardly differ by chance
+    chosen = (values % 1 == 0).all() and np.ptp(values) < len(values) ** 2 / MIN_PAIRS
+    is_id = chosen or ID.fullmatch(name)
+    return "a different number in each row: probably a row ID" if is_id else ""
 
 
 def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
