@@ -19,10 +19,6 @@ def table_digest(options, base):
     return load.table_digest(DatasetEntry.of(options), base)
 
 
-def missing_entry_files(options, base):
-    return load.missing_entry_files(DatasetEntry.of(options), base)
-
-
 def assign_split_parts(table, spec, rng):
     return split.assign_split_parts(table, SplitOptions(**spec), rng)
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from ratecli.api.errors import convert_errors, issue_warnings
 from ratecli.api.rows import to_arrow_table
 from ratecli.apply.predict import StoredModel, default_variant, encoding_for_tables, predict_table
+from ratecli.config.dataset import DatasetSpec
 from ratecli.config.document import Document
-from ratecli.config.experiment import load_experiment
-from ratecli.datasets.entry import DatasetEntry
+from ratecli.config.experiment import load_experiment, read_spec
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.registry import find_source
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
@@ -174,7 +174,8 @@ def load_dataset(name: str, *, split: str | None = None, **options: Any) -> Data
     """
     with convert_errors():
         source = find_source(name)
-        table = load_entry_table(DatasetEntry.of({"source": name, **options}), Path())
+        document = Document.of_data({"source": name, **options}, names={(): "options"})
+        table = load_entry_table(read_spec(DatasetSpec, document).entry(), Path())
     if table.matrix is not None:
         raise ValueError(f"the features of '{name}' are ready-made, not columns of a table")
     rows: Any = np.ones(len(table), dtype=bool)

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from annotated_types import MaxLen, MinLen
 from pydantic import BeforeValidator, Field, ValidationError
@@ -453,10 +453,18 @@ def load_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Experime
     return read_experiment(document), document
 
 
+S = TypeVar("S", bound=Spec)
+
+
 def read_experiment(document: Document) -> Experiment:
     """Validate a document; raise FaultError with the locations of all E1xx and E302 errors."""
+    return read_spec(Experiment, document)
+
+
+def read_spec(kind: type[S], document: Document) -> S:
+    """Validate a document that is a part of a file; raise FaultError as `read_experiment` does."""
     try:
-        return Experiment.model_validate(document.data)
+        return kind.model_validate(document.data)
     except ValidationError as error:
         placed = map(document.placed, diagnostics_of(error))
         faults = {(each.place, each.code, each.message): each for each in placed}

@@ -37,10 +37,10 @@ from ratecli.datasets.columns import (
     out_of_range_error,
 )
 from ratecli.datasets.table import Table
-from ratecli.datasets.tables import parse_number_word
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.models.base import Features, features_of_entries
 from ratecli.models.layout import NUMBER, NUMBER_OR_MISSING, ColumnLayout
+from ratecli.rates.syntax import parse_number
 
 RowPositions: TypeAlias = NDArray[np.intp]
 
@@ -384,7 +384,7 @@ def _parse_numbers(column: pd.Series) -> tuple[NDArray[np.float64], list[Diagnos
     """Return a column that held numbers in training as numbers, NaN if missing, and its errors."""
     if is_text(column):
         words = column.fillna("")
-        values = words.map(parse_number_word).to_numpy(dtype=np.float64)
+        values = words.map(parse_number).to_numpy(dtype=np.float64)
         wrong = np.isnan(values) & ~words.str.casefold().isin(MISSING_WORDS).to_numpy()
     else:
         values, wrong = as_float_array(column), np.zeros(len(column), dtype=bool)

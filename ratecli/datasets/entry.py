@@ -8,10 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
-
-from ratecli.errors import Diagnostic, FaultError, did_you_mean
 
 MISSING_IS_ERROR, MISSING_TO_MEAN = "error", "mean"
 """Values of `missing:`: refuse missing numbers, or replace them by the training rows' mean."""
@@ -174,13 +172,7 @@ class DatasetEntry:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> DatasetEntry:
-        """Return the entry of plain data; raise E101 for an unknown option."""
-        known = {field.name for field in fields(cls)}
-        for key in options:
-            if key not in known:
-                message = f"'{key}' is not an option of a data set"
-                hint = did_you_mean(key, known, "options")
-                raise FaultError(Diagnostic("E101", message, hint, loc=(key,), key=True))
+        """Return the entry of the options of a valid `config.dataset.DatasetSpec`."""
         values = _hashable(options)
         split = SplitOptions(**_hashable(options.get("split") or {}))
         slices = {name: tuple(cuts) for name, cuts in options.get("slices", {}).items()}

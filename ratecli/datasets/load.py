@@ -29,7 +29,6 @@ from ratecli.datasets.files import (
     fetch_files,
     find_user_file,
     missing_file_error,
-    missing_source_files,
     read_errors,
     resolve_user_path,
     sha256_of,
@@ -37,18 +36,18 @@ from ratecli.datasets.files import (
     stored_sha256,
 )
 from ratecli.datasets.logged import check_logged
-from ratecli.datasets.scores import add_scores, digest_with_scores, score_files
+from ratecli.datasets.scores import add_scores, digest_with_scores
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
 from ratecli.datasets.tables import (
     FORMAT_BY_SUFFIX,
     TableFile,
     guess_separator,
-    parse_number_word,
     read_own_table,
 )
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at, exception_line
 from ratecli.rates.sample import relative_weights
+from ratecli.rates.syntax import parse_number
 
 
 def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...]:
@@ -161,16 +160,6 @@ def files_from_options(entry: DatasetEntry, base: Path) -> dict[str, Path]:
     return paths
 
 
-def missing_entry_files(entry: DatasetEntry, base: Path) -> list[str]:
-    """Return the missing files of an entry; those of sources can be fetched."""
-    score_files(entry, base)
-    if entry.source is not None:
-        return missing_source_files(registry.find_source(entry.source))
-    path = resolve_user_path(str(entry.path), base)
-    there = path.is_file() or (entry.stream and path.is_dir())
-    return [] if there else [str(path)]
-
-
 @dataclass(frozen=True)
 class OwnFiles:
     """The files of a user's table, in order, their SHA-256 sums, and the digest of the table."""
@@ -274,7 +263,7 @@ def check_feature(
     elif not meant_as_text and column.nunique(dropna=False) > FEW_LEVELS:
         words = column.dropna()
         words = words[~words.str.casefold().isin(MISSING_WORDS)]
-        slips = words.map(parse_number_word).isna()
+        slips = words.map(parse_number).isna()
         if slips.any():
             row, share = int(words.index[slips][0]), float(slips.mean())
             fault = stray_word_error(name, words.nunique(), share, row, words[row])

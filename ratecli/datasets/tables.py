@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -345,14 +344,6 @@ def _check_representable(path: Path, name: str) -> Iterator[None]:
         way = "keep to UTF-8 text, the years 1 to 9999 and known time zones"
         reason = f"column '{name}' holds values that cannot be read"
         raise not_a_table_error(path, reason, way) from error
-
-
-def parse_number_word(word: str) -> float:
-    """Return the number, NaN if the word is none; stricter than Python, which accepts 1_000."""
-    try:
-        return float(word) if word.isascii() and "_" not in word else math.nan
-    except ValueError:
-        return math.nan
 
 
 def _as_integers(values: NDArray[np.float64]) -> NDArray[np.float64] | NDArray[np.int64]:

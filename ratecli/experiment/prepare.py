@@ -14,9 +14,10 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, read_experiment
 from ratecli.datasets import registry
 from ratecli.datasets.entry import DatasetEntry
-from ratecli.datasets.files import DownloadProgress, fetch_files
-from ratecli.datasets.load import files_from_options, missing_entry_files, table_digest
+from ratecli.datasets.files import DownloadProgress, fetch_files, missing_source_files
+from ratecli.datasets.load import files_from_options, table_digest
 from ratecli.datasets.registry import logged_columns
+from ratecli.datasets.scores import score_files
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.experiment.cases import Case
 from ratecli.experiment.checks.report import check_known_optima, check_splits
@@ -130,12 +131,13 @@ def list_missing_files(checked: PreparedExperiment) -> list[str]:
     def check(_: str, entry: DatasetEntry) -> None:
         if entry.source is not None:
             files_from_options(entry, folder)
+            score_files(entry, folder)
         else:
             table_digest(entry, folder)
 
     _each_entry(entries, checked.document, check)
-    sources = [entry for entry in entries.values() if entry.source is not None]
-    return [file for entry in sources for file in missing_entry_files(entry, folder)]
+    names = [entry.source for entry in entries.values() if entry.source is not None]
+    return [file for name in names for file in missing_source_files(registry.find_source(name))]
 
 
 def fetch_sources(

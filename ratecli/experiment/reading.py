@@ -66,7 +66,6 @@ COLUMN_CODES = ("E205", "E206")
 OBJECTIVE_LOC: Loc = ("objective",)
 DatasetNames = tuple[str, ...]
 """The names of data sets whose rows are pooled."""
-"""The columns of some data sets: the distinct texts or floats of each, sorted."""
 
 
 @dataclass(frozen=True)

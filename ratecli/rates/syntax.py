@@ -69,7 +69,9 @@ def value_text(value: str | float) -> str:
 
 
 def parse_number(value: str | float) -> float:
-    """Return the number that a value spells, or NaN for a word."""
+    """Return the number that a value spells, or NaN for a word, such as 1_000."""
+    if isinstance(value, str) and (not value.isascii() or "_" in value):
+        return math.nan
     try:
         return float(value)
     except ValueError:

@@ -83,10 +83,10 @@ def constant_warnings(
     """
     warnings = []
     for label, trials in groupby(plan, key=lambda trial: trial.label):
-        objectives, hinge = Pairs(list), False
+        objectives, hinge = Pairs(list), True
         for trial in trials:
             linear = trial.options.get("model", LINEAR_MODEL) == LINEAR_MODEL
-            hinge = linear and trial.options.get("loss") == "hinge"
+            hinge &= linear and trial.options.get("loss") == "hinge"
             result = results.get(trial.key)
             main, values = _values(result)
             constant = result.info.get(BEST_CONSTANT_KEY, {}).get("test") if result else None

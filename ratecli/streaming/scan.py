@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ratecli.datasets import tables
 from ratecli.datasets.columns import MISSING_WORDS
 from ratecli.datasets.load import OwnFiles
+from ratecli.rates.syntax import parse_number
 from ratecli.streaming.store import (
     FACTS_FILE,
     RECORDS_FILE,
@@ -219,7 +220,7 @@ class ColumnScan:
             return codes
         known = [word is not None and word.casefold() not in MISSING_WORDS for word in piece.words]
         stray = [
-            there and np.isnan(tables.parse_number_word(word))
+            there and np.isnan(parse_number(word))
             for there, word in zip(known, piece.words, strict=True)
         ]
         rows = np.array(stray)[piece.codes]

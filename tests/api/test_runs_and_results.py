@@ -138,7 +138,8 @@ def test_errors_have_a_location_in_the_mapping(folder):
         (lambda: ratecli.run(EXPERIMENT, jobs=0), "jobs must be at least 1"),
         (lambda: ratecli.load_dataset("loan"), "did you mean 'loans'"),
         (lambda: ratecli.load_dataset("loans", split="test"), "no rows called 'test'"),
-        (lambda: ratecli.load_dataset("loans", row=3), "'row' is not an option"),
+        (lambda: ratecli.load_dataset("loans", row=3), "unknown key 'row'"),
+        (lambda: ratecli.load_dataset("loans", rows="many"), "'rows' must be a whole number"),
     ],
 )
 def test_invalid_arguments_are_value_errors(call, message, tmp_path, monkeypatch):

@@ -424,6 +424,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
          "d: {path: marks.csv, label: y, target: number, label_range: ⟦[4, 0]⟧}"),
         ("E102 number of nothing", "d: {path: marks.csv, ⟦target⟧: number}"),
         ("E405 no such file", "d: {path: ⟦missing.csv⟧, label: y}"),
+        ("E405 no file of scores", "d: {source: loans, scores: {s: ⟦missing.csv⟧}}"),
         ("E403 wrong hash", "d: {path: people.csv, label: y, sha256: ⟦'" + "0" * 64 + "'⟧}"),
         ("E404 ragged rows", "d: {path: ⟦ragged.csv⟧, label: y}"),
         ("E411 level of its own", "d: {path: level.csv, label: y, levels: ⟦3⟧}"),

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from entries import load_entry_table, missing_entry_files, table_digest
+from entries import load_entry_table, table_digest
 
 from ratecli.errors import Diagnostic, FaultError
 
@@ -56,7 +56,6 @@ def test_own_table(base: Path):
     assert table.frame.dtypes.astype(str).tolist() == ["object", "float64", "int64", "object"]
     assert table.files == (("t.csv", hashlib.sha256(path.read_bytes()).hexdigest()),)
     assert table.digest == table_digest(options, base)
-    assert missing_entry_files(options, base) == []
 
 
 def test_file_is_read_once_until_it_changes(base: Path):
@@ -281,7 +280,6 @@ def test_missing_files_and_paths_out_of_the_folder(base: Path, path: str):
     write(base.parent.parent, GOOD, "out.csv")
     (found,) = faults(base, path=path)
     assert found.code == "E405"
-    assert missing_entry_files({"path": "no.csv"}, base) == [str(base / "no.csv")]
 
 
 def test_paths_in_the_current_folder_and_absolute_paths(

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from entries import assign_split_parts, load_entry_table, missing_entry_files, table_digest
+from entries import assign_split_parts, load_entry_table, table_digest
 
 from ratecli.datasets.encode import Encoder
+from ratecli.datasets.files import missing_source_files
+from ratecli.datasets.registry import find_source
 from ratecli.datasets.sources import SOURCES, adult
 from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.datasets.table import Table
@@ -35,7 +37,7 @@ def read(tmp_path_factory: pytest.TempPathFactory):
                 patch.setenv("RATECLI_DATA", str(folder))
                 patch.setenv("RATECLI_DATA_MIRROR", MIRROR)
                 tables[key] = load_entry_table(entry, Path(), offline="://" not in MIRROR)
-                assert missing_entry_files(entry, Path()) == []
+                assert missing_source_files(find_source(name)) == []
         return tables[key]
 
     return read_one

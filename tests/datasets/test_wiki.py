@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from entries import load_entry_table, missing_entry_files, table_digest
+from entries import load_entry_table, table_digest
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from ratecli.datasets.encode import Encoder
-from ratecli.datasets.files import source_checksums
+from ratecli.datasets.files import missing_source_files, source_checksums
+from ratecli.datasets.registry import find_source
 from ratecli.datasets.sources import SOURCES
 from ratecli.datasets.sources.wiki import HASHED_TERMS, hashed_counts, mean_vectors
 from ratecli.datasets.table import Table
@@ -104,7 +105,7 @@ def test_vectors_replace_counts(data: Path, tmp_path: Path):
     path = tmp_path / "glove.txt"
     path.write_text("good 1 0\nwork 0 1\nindeed 3 3\n")
     entry = ENTRY | {"vectors": "glove.txt"}
-    assert missing_entry_files(entry, tmp_path) == [f"wiki/{name}" for name in FILES]
+    assert missing_source_files(find_source("wiki")) == [f"wiki/{name}" for name in FILES]
     table = load_entry_table(entry, tmp_path, offline=True)
     np.testing.assert_allclose(table.matrix, [[0.5, 0.5], [3, 3], [1, 0], [0, 0]])
     assert not table.counts
