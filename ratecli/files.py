@@ -114,17 +114,22 @@ def report_write_errors(path: Path) -> Iterator[None]:
         raise FaultError(write_failed_error(path, error.strerror or str(error))) from error
 
 
-def atomic_write(path: Path, content: str | bytes, *, lasting: bool = True) -> None:
+def atomic_write(
+    path: Path, content: str | bytes, *, lasting: bool = True, parents: bool = False
+) -> None:
     """Write `path` (text as UTF-8, line ends unchanged) so that readers never see a partial file.
 
     If `lasting` is false, the file may be lost in a power failure; use this for files that can be
-    regenerated.
+    regenerated. `parents` creates missing folders.
 
     Raises
     ------
     FaultError
         E505 if the system refuses; the previous file remains.
     """
+    if parents:
+        with report_write_errors(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write_all({path: content}, lasting=lasting)
 
 

@@ -33,7 +33,7 @@ from ratecli.models.policy import SoftmaxPolicy
 from ratecli.models.storage import loads
 from ratecli.report.expectations import warn_unmet_expectations
 from ratecli.report.tables import metrics_table, summary_table, trials_table
-from ratecli.report.write import check_report_folder, write_and_load_report
+from ratecli.report.write import check_report_folder, write_report
 from ratecli.runner.executors import Executor, parse_executor
 from ratecli.runner.run import run_experiment as run_trials
 from ratecli.runner.run import trial_display_name
@@ -108,7 +108,7 @@ def run(
         with lock_results(folder):
             check_report_folder(folder)
             outcome = run_trials(prepared, folder, executor, fresh=fresh, quiet=True)
-            ledger, _ = write_and_load_report(folder)
+            ledger, _ = write_report(folder)
         failed = [f"a trial failed: {name}: {result.reason}" for name, result in outcome.failed]
         issue_warnings([*outcome.warnings, *warn_unmet_expectations(ledger), *failed])
     return load_results(folder)

@@ -30,7 +30,7 @@ from ratecli.report.sheets import requested_sheets
 from ratecli.report.write import (
     check_report_folder,
     trials_with_files,
-    write_and_load_report,
+    write_report,
 )
 from ratecli.runner.executors import Executor
 from ratecli.runner.run import RunOutcome, RunRequest, count_stored_trials, run_experiments
@@ -116,7 +116,7 @@ class Batch:
 
     def _write_report(self, outcome: RunOutcome) -> None:
         """Write the report of an experiment whose trials have ended; `_fail` gets its errors."""
-        ledger, _ = write_and_load_report(outcome.folder)
+        ledger, _ = write_report(outcome.folder)
         self._ends[outcome.folder].result = outcome, ledger
 
     def _fail(self, request: RunRequest, error: FaultError) -> None:

@@ -56,8 +56,13 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
         raise typer.BadParameter("; ".join(missing))
     for text in missing:
         typer.echo(f"not run: {text}", err=True)
+
+    def report_one(folder: Path) -> None:
+        _, written = write_report(folder)
+        typer.echo("\n".join(map(str, written)))
+
     try:  # an unreadable ledger must not prevent the other reports or the joint page
-        collect_errors(stored, lambda folder: typer.echo("\n".join(map(str, write_report(folder)))))
+        collect_errors(stored, report_one)
     finally:
         if len(folders) > 1:
             typer.echo(write_joined(folders, output / JOINED_REPORT))
@@ -80,8 +85,9 @@ def check(
     if not math.isfinite(tolerance):
         raise typer.BadParameter(f"{tolerance} is not finite", param_hint="--tolerance")
     from ratecli.experiment.prepare import check_available  # noqa: PLC0415
+    from ratecli.files import atomic_write  # noqa: PLC0415
     from ratecli.report.regression.check import check_results  # noqa: PLC0415
-    from ratecli.report.regression.findings import checks_to_json  # noqa: PLC0415
+    from ratecli.report.regression.findings import checks_to_json, to_junit  # noqa: PLC0415
 
     ready = collect_errors(files, check_available)
     folders = [output / prepared.experiment.name for prepared in ready]
@@ -91,7 +97,7 @@ def check(
         for prepared, folder in zip(ready, folders, strict=True)
     ]
     if junit is not None:
-        _write_junit(checks, junit)
+        atomic_write(junit, to_junit(checks), parents=True)
     if form is OutputFormat.JSON:
         print_json(checks_to_json(checks))
     else:
@@ -122,15 +128,6 @@ def pin(
 
 def _reference_path(prepared: PreparedExperiment, reference: Path) -> Path:
     return reference / f"{prepared.experiment.name}.json"
-
-
-def _write_junit(checks: list[CheckReport], path: Path) -> None:
-    from ratecli.files import atomic_write, report_write_errors  # noqa: PLC0415
-    from ratecli.report.regression.findings import to_junit  # noqa: PLC0415
-
-    with report_write_errors(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(path, to_junit(checks))
 
 
 def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github: bool) -> None:

@@ -156,7 +156,7 @@ class Document:
 
 def data_nodes(value: Any, loc: Loc, names: Mapping[Loc, str]) -> Node:
     """Return the nodes of a value at `loc`, which may be NumPy's; see `Document.of_data`."""
-    name = next((names[loc[:k]] for k in range(len(loc), 0, -1) if loc[:k] in names), None)
+    name = next((names[loc[:k]] for k in range(len(loc), -1, -1) if loc[:k] in names), None)
     source = SourceText(name or ".".join(map(str, loc)), "")
     value = fspath(value) if isinstance(value, PathLike) else value
     value = value.tolist() if hasattr(value, "tolist") else value

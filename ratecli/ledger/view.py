@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,17 +31,6 @@ SAME_TEST_SET = (
 )
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class TrialMeasurement:
-    """One number of one planned trial, under the metric's display name."""
-
-    trial: PlannedTrial
-    variant: str
-    split: str
-    metric: str
-    value: float
 
 
 @dataclass(frozen=True)
@@ -118,7 +107,8 @@ class Ledger:
     @cached_property
     def splits(self) -> tuple[str, ...]:
         """Splits with measured numbers, train first."""
-        return tuple(sorted({item.split for item in self.measurements()}, key=split_rank))
+        numbers = (each for trial in self.plan for each in self.numbers(trial).values())
+        return tuple(sorted({split for each in numbers for split, _ in each}, key=split_rank))
 
     @cached_property
     def algorithms(self) -> Ledger:
@@ -152,18 +142,6 @@ class Ledger:
     def report_entries(self, what: str) -> list[Mapping[str, Any]]:
         """Return the entries of `report: tables` or `report: plots`."""
         return list(_mapping(self.experiment.get("report")).get(what) or [])
-
-    @property
-    def requests_no_plots(self) -> bool:
-        """Whether the file has an empty list of plots, not no list."""
-        return _mapping(self.experiment.get("report")).get("plots") == []
-
-    def measurements(self) -> Iterator[TrialMeasurement]:
-        """Yield all measurements, in order of plan, variant, split and metric."""
-        for trial in self.plan:
-            for variant, numbers in self.numbers(trial).items():
-                for (split, metric), value in numbers.items():
-                    yield TrialMeasurement(trial, variant, split, metric, value)
 
     def numbers(self, trial: PlannedTrial) -> dict[str, dict[tuple[str, str], float]]:
         """Return everything measured in a trial: by variant, then by split and metric."""

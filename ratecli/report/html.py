@@ -25,7 +25,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from ratecli.errors import FaultError
-from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
+from ratecli.files import LEDGER_FILE, atomic_write
 from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report.answer import answer_sentences, best_sheet, incomplete_notes
@@ -272,9 +272,7 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
         E505 if `place` cannot be written.
     """
     text = render_joined(folders, place)
-    with report_write_errors(place.parent):
-        place.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(place, text)
+    atomic_write(place, text, parents=True)
     return place
 
 

@@ -21,13 +21,10 @@ TYPES = dict.fromkeys(["value", "mean", "low", "high"], "float64") | {"n": "int6
 def metrics_table(ledger: Ledger) -> pd.DataFrame:
     """Return a row per measured value: algorithm, variant, <sweep>, seed, split, metric, value."""
     rows = (
-        [
-            item.trial.label,
-            item.variant,
-            *_point(ledger, item.trial.point),
-            *(item.trial.seed, item.split, item.metric, item.value),
-        ]
-        for item in ledger.measurements()
+        [trial.label, variant, *_point(ledger, trial.point), trial.seed, split, metric, value]
+        for trial in ledger.plan
+        for variant, numbers in ledger.numbers(trial).items()
+        for (split, metric), value in numbers.items()
     )
     columns = ["algorithm", "variant", *ledger.sweep, "seed", "split", "metric", "value"]
     return _frame(rows, columns, ledger.sweep)

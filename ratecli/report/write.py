@@ -65,17 +65,13 @@ def check_report_folder(folder: Path) -> None:
         raise FaultError(found)
 
 
-def write_report(folder: Path) -> list[Path]:
+def write_report(folder: Path) -> tuple[Ledger, list[Path]]:
     """Write tables, plots, page, classifiers and certificates next to the ledger in `folder`.
 
-    Return the files, with one folder for all files of single trials. The same ledger gives the same
-    bytes. All files are based on the same state of the ledger, even while a run is in progress.
+    Return the ledger and the files, with one folder for all files of single trials. The same ledger
+    gives the same bytes. All files are based on the same state of the ledger, even while a run is
+    in progress.
     """
-    return write_and_load_report(folder)[1]
-
-
-def write_and_load_report(folder: Path) -> tuple[Ledger, list[Path]]:
-    """Like `write_report`, but also return the ledger that was reported."""
     check_no_links(folder, LEDGER_FILE, *REPORT_FOLDERS)
     if not (folder / LEDGER_FILE).is_file():
         Ledger.read(folder / LEDGER_FILE)  # raises E503 before a lock file is created
@@ -87,9 +83,7 @@ def write_and_load_report(folder: Path) -> tuple[Ledger, list[Path]]:
         written = []
         for name, content in _files(ledger):
             path = folder / name
-            with report_write_errors(path.parent):
-                path.parent.mkdir(exist_ok=True)
-            atomic_write(path, content)
+            atomic_write(path, content, parents=True)
             written.append(path)
         kept = write_models(folder / MODELS_FOLDER, ledger, store)
     return read, [*written, folder / MODELS_FOLDER] if kept else written

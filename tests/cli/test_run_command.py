@@ -281,7 +281,10 @@ def test_columns_of_traces(folder, cli):
         assert all(row["violation"] >= 0 for row in trace), label
         assert all(not math.isnan(row["objective"]) for row in trace), label
     found = {
-        (each.trial.label, each.split, each.metric): each.value for each in ledger.measurements()
+        (trial.label, *place): value
+        for trial in ledger.plan
+        for numbers in ledger.numbers(trial).values()
+        for place, value in numbers.items()
     }
     for label in ("thresholded", "plug_in", "zafar"):
         measured = found[label, "train", "violation.parity"]

@@ -176,7 +176,7 @@ def test_page_and_files(tmp_path):
     assert '<figure class="tree"' in text
     assert HOSTILE not in text
     folder = store(tmp_path, ledger, ledger.plan)
-    written = [path.relative_to(folder).as_posix() for path in write_report(folder)]
+    written = [path.relative_to(folder).as_posix() for path in write_report(folder)[1]]
     assert "figures/certificate-seldonian-main-parity.svg" in written
     assert "Certificates" not in render_report(ledger_of([(planned("a", 0), None)]), [])
 

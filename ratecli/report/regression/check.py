@@ -14,7 +14,7 @@ from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.filter_stage import LEAST_SHARE_METRIC
 from ratecli.experiment.meta import dataset_metadata
 from ratecli.experiment.prepare import PreparedExperiment, list_missing_files
-from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
+from ratecli.files import LEDGER_FILE, atomic_write
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
 from ratecli.ledger.store import LedgerStore
@@ -29,7 +29,7 @@ from ratecli.report.regression.compare import (
     FINISHED,
     UNDEFINED_PREFIX,
     ComparisonTerms,
-    compare_with_reference,
+    compare_points,
 )
 from ratecli.report.regression.findings import CheckReport, Finding
 from ratecli.report.regression.reference import (
@@ -37,10 +37,13 @@ from ratecli.report.regression.reference import (
     Reference,
     build_reference,
     dataset_digests,
+    pin_points,
     read_reference,
     reference_text,
 )
 from ratecli.report.regression.settings import (
+    Changes,
+    algorithm_changes,
     change_notes,
     changed_data,
     changed_settings,
@@ -74,8 +77,10 @@ def check_results(
     if ledger is not None:
         found += expectation_findings(ledger, experiment.expect)
         if known is not None:
-            found += _reference_findings(prepared, ledger, known, tolerance)
-            notes += _change_notes(experiment, ledger, known)
+            changes = changed_settings(known.settings, experiment_settings(ledger.experiment))
+            data = changed_data(changes, known.data, dataset_digests(ledger))
+            found += _reference_findings(prepared, ledger, known, tolerance, changes)
+            notes += change_notes(experiment, changes, data)
             pinned_seeds = {seed for each in known.trials for seed in each.seeds}
             notes += seed_notes(pinned_seeds, {trial.seed for trial in ledger.plan}, found)
             was, now = known.versions, ledger.meta["versions"]
@@ -91,24 +96,32 @@ def check_results(
 
 
 def _reference_findings(
-    prepared: PreparedExperiment, ledger: Ledger, known: Reference, tolerance: float
+    prepared: PreparedExperiment,
+    ledger: Ledger,
+    known: Reference,
+    tolerance: float,
+    changes: Changes,
 ) -> list[Finding]:
-    """Return all comparisons with the reference; failed ones suggest to pin again."""
+    """Return all comparisons with the reference, with the changed options of the algorithm.
+
+    Failed ones suggest to pin again.
+    """
     if known.name != prepared.experiment.name:
         detail = f"the reference belongs to the experiment '{known.name}'"
         return [Finding(detail=detail, help="use the reference of this file")]
     better, rows = metric_directions(prepared.experiment), rows_by_split(ledger)
-    found = compare_with_reference(ledger, known, ComparisonTerms(tolerance, better, rows))
+    terms = ComparisonTerms(tolerance, better, rows)
+    found = compare_points(pin_points(ledger), known.trials, terms)
     again = f"if this change is intended, pin again: `ratecli pin {prepared.path}`"
-    return [replace(each, help="" if each.verdict.good else again) for each in found]
-
-
-def _change_notes(experiment: Experiment, ledger: Ledger, known: Reference) -> list[Diagnostic]:
-    """Return warnings about settings and data that are not the pinned ones."""
-    changes = changed_settings(known.settings, experiment_settings(ledger.experiment))
-    return change_notes(
-        experiment, changes, changed_data(changes, known.data, dataset_digests(ledger))
-    )
+    own = {each.algorithm: algorithm_changes(changes, each.algorithm) for each in found}
+    return [
+        replace(
+            each,
+            detail="; ".join(filter(None, [each.detail, own[each.algorithm]])),
+            help="" if each.verdict.good else again,
+        )
+        for each in found
+    ]
 
 
 def _location(experiment: Experiment, found: Finding) -> Loc:
@@ -136,9 +149,7 @@ def pin_reference(prepared: PreparedExperiment, folder: Path, place: Path) -> Re
         start = f"'{prepared.experiment.name}' cannot be pinned: "
         raise FaultError(Diagnostic("E507", start + each.sentence, each.help) for each in found)
     made = build_reference(ledger)
-    with report_write_errors(place.parent):
-        place.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(place, reference_text(made))
+    atomic_write(place, reference_text(made), parents=True)
     return made
 
 

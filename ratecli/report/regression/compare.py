@@ -25,21 +25,13 @@ import numpy as np
 
 from ratecli.config.base import SOLUTION_RATE
 from ratecli.ledger.records import VIOLATION_PREFIX
-from ratecli.ledger.view import Ledger
 from ratecli.rates.metrics import Direction
 from ratecli.report.expectations import Verdict
 from ratecli.report.groups import CONCLUSIVE, group_by
 from ratecli.report.regression.findings import Finding
 from ratecli.report.regression.reference import (
     PinnedTrials,
-    Reference,
     VariantMetric,
-    pin_points,
-)
-from ratecli.report.regression.settings import (
-    algorithm_changes,
-    changed_settings,
-    experiment_settings,
 )
 from ratecli.report.regression.statistics import (
     BySeed,
@@ -102,24 +94,6 @@ class SeedSeries:
         """What the same metric has in common at all sweep points."""
         found = self.finding
         return found.algorithm, found.variant, found.split, found.metric
-
-
-def compare_with_reference(
-    ledger: Ledger, reference: Reference, terms: ComparisonTerms
-) -> list[Finding]:
-    """Compare every value with the pinned one of the same algorithm, sweep point and seed.
-
-    Options of the algorithm that changed are named.
-    """
-    changes = changed_settings(reference.settings, experiment_settings(ledger.experiment))
-    found = compare_points(pin_points(ledger), reference.trials, terms)
-    own = {each.algorithm: algorithm_changes(changes, each.algorithm) for each in found}
-    return [
-        replace(each, detail=f"{each.detail}; {own[each.algorithm]}")
-        if own[each.algorithm]
-        else each
-        for each in found
-    ]
 
 
 def compare_points(
