@@ -1,7 +1,7 @@
 """Seconds of a trial of each algorithm on 1,000, 100,000 and 10 million generated rows.
 
 The task is the same for all algorithms that can do it: the smallest error with a ratio of selection
-rates of at least 0.8 (`experiment.choices` has the table of results). Filters limit disclosivity;
+rates of at least 0.8 (docs/generate.py has the results). Filters limit disclosivity;
 `least_squares` limits the mean errors of two groups in a table of numbers, read from Parquet files. Each trial runs in a process
 of its own with one thread, and is stopped after `--limit` seconds. Printed are processor seconds of
 loading the rows, training and measuring, and the peak memory of the process:
@@ -24,11 +24,12 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from ratecli.experiment.choices import CHOICES, ROWS
+from ratecli.experiment.choices import CHOICES
 from ratecli.experiment.prepare import prepare
 from ratecli.runner.trial import run_trial
 from ratecli.runner.workers import limit_to_one_thread
 
+ROWS = (1_000, 100_000, 10_000_000)
 MOST_ROWS = 5_000_000
 """Rows of one generated data set; more rows are several data sets."""
 FILTERS = ("balanced_tree", "qp_proxy", "naive_proxy")
@@ -117,7 +118,7 @@ def measured(algorithm: str, rows: int, limit: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
-    parser.add_argument("--algorithms", nargs="+", default=[each.algorithm for each in CHOICES])
+    parser.add_argument("--algorithms", nargs="+", default=list(CHOICES))
     parser.add_argument("--limit", type=float, default=900.0)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()

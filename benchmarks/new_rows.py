@@ -162,7 +162,7 @@ def run(cell: Cell, seed: int, way: str, folder: Path) -> dict[str, Any]:
     result: dict[str, Any] = {"seconds": time.process_time() - begun, "reason": solution.reason}
     if way != "safety":
         if solution.variants:
-            result |= measured(trial, next(iter(solution.variants.values())))
+            result |= measured(trial, solution.main)
             result["violation"] -= fixed(way)  # of the constraint itself
             result["pieces"] = [(a - fixed(way), b) for a, b in result["pieces"]]
         return result
@@ -172,7 +172,7 @@ def run(cell: Cell, seed: int, way: str, folder: Path) -> dict[str, Any]:
     for name, path_of in (("first", ()), ("path", solution.bolder)):
         verdict = test.verdict(replace(solution, bolder=path_of), predictions, problem.constraints)
         if verdict.solution.variants:
-            result[name] = measured(trial, next(iter(verdict.solution.variants.values())))
+            result[name] = measured(trial, verdict.solution.main)
     return result
 
 

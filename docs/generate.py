@@ -55,21 +55,45 @@ def pages() -> dict[Path, str]:
     return made | {CHOICE: choices()}
 
 
+MEASURED_ROWS = (1_000, 100_000, 10_000_000)
+TRAINED = {
+    "post_shift": ("any", "yes", "random for few scores", (0.03, 0.28, 63)),
+    "mixture": ("any", "no", "random", (0.05, 1.28, 257)),
+    "majorize": ("linear", "no", "not random", (0.17, 2.73, 595)),
+    "three_player": ("linear, boosted trees", "no", "random", (0.55, 20.05, None)),
+    "seldonian": ("linear", "no", "random", (0.05, 0.33, 33)),
+    "least_squares": (
+        "linear, regressors of scikit-learn, LightGBM, XGBoost",
+        "no",
+        "not random",
+        (0.01, 0.13, 22),
+    ),
+    "thresholded": ("any", "no", "not random", (0.03, 0.31, 66)),
+    "exponentiated_gradient": ("scikit-learn", "no", "random", (0.16, 1.06, 205)),
+    "coco": ("linear", "yes", "random", (0.28, 2.39, None)),
+    "zafar": ("linear", "no", "not random", (0.05, 0.63, None)),
+    "unconstrained": ("any", "no", "not random", (0.02, 0.36, 73)),
+    "audit": ("the deployed one", "no", "as it is", (0.03, 0.24, 18)),
+    "balanced_tree": ("a filter of rows", "no", "random", (0.05, 0.39, 57)),
+    "qp_proxy": ("a filter of rows", "no", "random", (0.02, 0.25, 39)),
+    "naive_proxy": ("a filter of rows", "no", "random", (0.02, 0.34, 50)),
+}
+"""What each algorithm trains, whether its decisions depend on the groups in the constraints, whether
+they are random, and the processor time of a trial on `MEASURED_ROWS` rows of ten features
+(benchmarks/algorithms.py), None if it was stopped after 15 minutes or needs too much memory.
+"""
+
+
 def choices() -> str:
     """The page about the choice of an algorithm, which ends with a table made of the code."""
-    from ratecli.experiment.choices import CHOICES, ROWS  # noqa: PLC0415
+    from ratecli.experiment.choices import CHOICES  # noqa: PLC0415
 
     heads = ["algorithm", "chosen", "model", "uses groups", "decisions", "limits"]
-    heads += [f"{n:,}" for n in ROWS]
-    rows = [
-        [
-            f"`{each.algorithm}`",
-            each.use,
-            *(each.model, each.groups, each.decisions, each.limits),
-            *(_seconds(time) for time in each.seconds or (None,) * 3),
-        ]
-        for each in CHOICES
-    ]
+    heads += [f"{n:,}" for n in MEASURED_ROWS]
+    rows = []
+    for name, (use, limits) in CHOICES.items():
+        *trained, seconds = TRAINED[name]
+        rows.append([f"`{name}`", use, *trained, limits, *map(_seconds, seconds)])
     text = CHOICE.read_text("utf-8").partition(CHOICE_MARK)[0]
     return f"{text}{CHOICE_MARK}\n{_table(heads, rows)}"
 

@@ -194,8 +194,3 @@ class BalancedFilter(MappingParamsEstimator):
 
     def _unseen(self) -> list[str]:
         return [*self._columns(), *self.drop]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags

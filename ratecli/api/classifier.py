@@ -242,5 +242,4 @@ class RateConstrainedClassifier(RateScoreMixin, RateConstrainedEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        tags.input_tags.sparse = True
         return tags

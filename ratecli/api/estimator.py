@@ -126,6 +126,11 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
             found |= {f"{name}{PARAM_SEPARATOR}{key}": value for key, value in entries.items()}
         return found
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def set_params(self, **params: Any) -> MappingParamsEstimator:
         """Set parameters, or entries of mappings.
 

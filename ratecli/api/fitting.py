@@ -316,7 +316,7 @@ def _solve(read: ParsedFitSpec, data: TrialData, seed: int, case: Case) -> Measu
     for other in (each for each in read.others if each.label in needed):
         # this algorithm ignores goals, so dropping them does not change the classifier it finds
         found = _solve(read, data, seed, replace(other, constraints=(), metrics={}))
-        reference[other.label] = data.predictions(next(iter(found.solution.variants.values())))
+        reference[other.label] = data.predictions(found.solution.main)
     experiment = read.reading.experiment
     # n counts repeated rows: it is the sum of the weights
     n = float(data.sample.weight[data.sample.part == "train"].sum())

@@ -76,8 +76,3 @@ class RateConstrainedRegressor(RegressorMixin, RateConstrainedEstimator):  # typ
         """Return the estimate (n,) of each row."""
         shown = self._shown(X, sensitive_features)
         return np.asarray(self.regressor_.estimate(shown))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags

@@ -28,8 +28,8 @@ SEVERAL_NOTE = (
     "constraint may be {count} times as large."
 )
 PATH_NOTE = (
-    " Candidates are tested from the safest to the boldest until one fails; `candidate` is the "
-    "median number of the one that is returned."
+    " Candidates are tested from the safest to the boldest until one fails, and the last that "
+    "passed is returned. `candidate` is its position (median over seeds)."
 )
 
 

@@ -89,6 +89,11 @@ class Solution:
     judged: JudgedRows | None = None
     bolder: tuple[Mapping[str, Classifier], ...] = ()
 
+    @property
+    def main(self) -> Classifier:
+        """The main variant of a solution that has one."""
+        return next(iter(self.variants.values()))
+
 
 def trace_row(
     iteration: int, objective: float, violation: float, begun: float, **others: Any

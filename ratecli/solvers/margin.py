@@ -174,7 +174,7 @@ def _choose_margin(search: _Search, guard: MarginSpec, first: Solution, judge: J
         judged = "in the predicted safety test" if guard.aim else f"on {guard.holds} rows"
         reason = f"'{best.name}' is violated by {best.missed:.3g} {judged}"
         if not best.missed:  # only constraints tightened more than necessary could not be satisfied
-            reason = "the constraints hold, but not at the smallest objective"
+            reason = "the constraints are satisfied, but the objective may not be the smallest"
         found = replace(found, status="iteration_limit", reason=reason)
     return best._replace(solution=found)
 
@@ -190,7 +190,7 @@ def _margin_of_test(guard: MarginSpec, problem: Problem, solution: Solution) -> 
     of = {leaf.rate.of for leaf in ex.leaves(*pieces)}
     if problem.safety_test.method != "pieces" or of != {"decision"}:
         return np.zeros(len(pieces))
-    decisions = problem.decisions(next(iter(solution.variants.values())))
+    decisions = problem.decisions(solution.main)
     upper = _SafetyTestJudge(problem, guard.aim)(problem, decisions)
     return np.maximum(upper - _PLAIN(problem, decisions), 0.0)
 
@@ -281,7 +281,7 @@ class _Search:
         The search may start from the solution `near`, which has variants. The returned one has none
         if the tightened constraints contradict each other.
         """
-        main = next(iter(near.variants.values()))
+        main = near.main
         tightened = replace(_tighten_problem(self.problem, by), near=main)
         if not _can_hold(tightened.constraints):
             return Solution({}, "infeasible")
@@ -293,7 +293,7 @@ class _Search:
 
     def attempt(self, solution: Solution, judge: Judge, by: Array | float = 0.0) -> _Attempt:
         """Judge the main variant of a solution of constraints tightened by `by`."""
-        main, problem = next(iter(solution.variants.values())), self.problem
+        main, problem = solution.main, self.problem
         judged = solution.judged if self.rows is problem else None
         judged = judged or JudgedRows(self.rows, self.rows.decisions(main))
         objective = float(np.nan_to_num(problem.value(main), nan=np.inf))
@@ -469,7 +469,7 @@ def _bias(search: _Search, by: Array) -> Array:
             rng = np.random.default_rng(problem.seed)
             solution = search.solver.solve(part, rng, search.progress)
             if solution.variants:
-                main = next(iter(solution.variants.values()))
+                main = solution.main
                 own_rows, own_decisions = solution.judged or (fitted, fitted.decisions(main))
                 there = _PLAIN(new, new.decisions(main))
                 found.append((there - _PLAIN(own_rows, own_decisions)) / math.sqrt(2))

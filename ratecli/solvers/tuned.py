@@ -162,7 +162,7 @@ class _Tried:
         if not solution.variants:
             self.unsolved += 1
             return
-        main = next(iter(solution.variants.values()))
+        main = solution.main
         if solution.judged is None:
             violation = fitted.worst_violation(_rates(fitted, *_outputs(fitted, main)))
         else:
