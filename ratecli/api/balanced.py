@@ -40,7 +40,7 @@ class BalancedFilter(MappingParamsEstimator):
     by : str or list of str, default=None
         Columns whose values should have equal shares; None for all sensitive features.
     disclosivity : float, default=0.1
-        By how much, from 0 to 1, the filter's output for a training row may at most change the
+        Upper limit, from 0 to 1, on how much the filter's output for a training row may change the
         probability of any value of these columns.
     algorithm : str, default="balanced_tree"
         `balanced_tree`, `qp_proxy` or `naive_proxy`.

@@ -66,9 +66,9 @@ class BinaryLabels:
         return cls(labels, 1 if pos_label is None else labels.tolist().index(pos_label))
 
     def warn_of_words(self, pos_label: Any) -> None:
-        """Warn if no positive label is named, and sorted order chose one of two words.
+        """Warn if labels are words and `pos_label` is None: then the larger one is positive.
 
-        The words yes and no, and true and false, leave no doubt.
+        The words yes and no, and true and false, need no warning.
         """
         words = {str(label).lower() for label in self.labels}
         if pos_label is None and self.labels.dtype.kind in "OUS" and words - set(DECISION_WORDS):
@@ -99,7 +99,7 @@ PARAM_SEPARATOR = "__"
 
 
 class RateScoreMixin(ClassifierMixin):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier whose `score` does not compare labels with decisions for other rows."""
+    """A classifier whose `score` refuses pandas arguments with different indices."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy; raise ValueError if pandas arguments have different indices."""

@@ -148,7 +148,7 @@ class FitSpec:
 
 
 def shared_arguments(estimator: Any) -> dict[str, Any]:
-    """Return the parameters of an estimator that are fields of `FitSpec`, too."""
+    """Return the parameters of an estimator that are also fields of `FitSpec`."""
     params = estimator.get_params(deep=False)
     return {each.name: params[each.name] for each in fields(FitSpec) if each.name in params}
 

@@ -132,7 +132,7 @@ class InputRows:
 
 @contextmanager
 def sensitive_hints(way: str) -> Iterator[None]:
-    """Say how a column is passed beside X (E205 without a suggestion) and cut into groups (E304).
+    """Add hints to errors: how to pass a missing column (E205), how to cut a numeric one (E304).
 
     `way` is the hint, with `{passed}` in place of the argument.
     """

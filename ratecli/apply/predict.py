@@ -145,7 +145,7 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     Raises
     ------
     FaultError
-        E405 for a missing file, E404 for a file that is invalid or does not belong to the other,
+        E405 for a missing file, E404 for an invalid one, or a model and an encoder of two trials,
         E104 for a variant that cannot be selected, E411 if features are not encoded from columns or
         rows have several levels.
     """
@@ -167,7 +167,7 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     blob = read_model_file(str(path), path)
     classifier = load_classifier(str(path), blob)
     if isinstance(classifier, SoftmaxPolicy):
-        message = f"'{path}' is a policy of episodes, which decides nothing about rows of a table"
+        message = f"'{path}' is a policy for episodes and cannot be applied to the rows of a table"
         way = "in Python: ratecli.load_results(FOLDER).model(ALGORITHM).chances(states)"
         raise FaultError(Diagnostic("E411", message, way))
     record = record or _read_record(path.parent)
@@ -273,7 +273,8 @@ def encoding_for_tables(record: object, name: str) -> Encoding:
         raise FaultError(Diagnostic("E411", message, hint)) from None
     if encoding.levels > 1:
         message = (
-            f"'{name}' decides each row at {encoding.levels} levels, and a table has each row once"
+            f"'{name}' makes a decision for each row and level ({encoding.levels} levels), and a "
+            "table has no levels"
         )
         hint = "only models of data sets without 'levels' can be applied"
         raise FaultError(Diagnostic("E411", message, hint))

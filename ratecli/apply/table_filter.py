@@ -66,8 +66,8 @@ class FilterRequest:
     by
         The columns whose values are to be balanced and kept secret.
     disclosivity
-        By how much the filter's output for a training row may at most change the probability of
-        any of these values.
+        Upper limit on how much the filter's output for a training row may change the probability
+        of any of these values.
     algorithm, kept
         The filter's name, and the minimum share of the training rows to keep. None means
         `DEFAULT_MIN_KEPT`; filters without this option ignore it.
@@ -418,7 +418,7 @@ def _filter_warnings(report: Mapping[str, Any]) -> Iterator[Diagnostic]:
         yield Diagnostic("W407", message, hint)
     if test is not None and test["disclosivity"] > limit + CONSTRAINT_TOLERANCE:
         message = (
-            f"disclosivity is {test['disclosivity']:.4f} on held-out rows, more than {limit:g}: "
-            "the limit is satisfied on training rows"
+            f"disclosivity is {test['disclosivity']:.4f} on held-out rows, above the limit of "
+            f"{limit:g}, which holds on the training rows only"
         )
         yield Diagnostic("W402", message, "allow less, or train on more rows")

@@ -74,7 +74,8 @@ def check(
     reference: ReferenceOption = REFERENCE,
     *,
     tolerance: Annotated[
-        float, Option(min=0.0, help="Largest difference to ignore (relative if above 1).")
+        float,
+        Option(min=0.0, help="Ignore differences up to this value (relative for values above 1)."),
     ] = 0.001,
     junit: Annotated[
         Path | None, Option(dir_okay=False, metavar="OUT", help="Write JUnit XML to this file.")

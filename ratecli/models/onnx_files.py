@@ -54,7 +54,7 @@ class OnnxModel:
         widths = [each.shape[1] if len(each.shape) == 2 else 0 for each in found]
         self.width = widths[0] if widths != [1] * len(widths) else 0
         if self.width and (len(found) > 1 or not isinstance(self.width, int)):
-            raise ValueError("its inputs are not columns of a known number")
+            raise ValueError("its number of input columns is unknown")
 
     def scores(self, columns: Sequence[NDArray[Any]]) -> Array:
         """Return the probability (n,) of the second class.

@@ -82,7 +82,7 @@ class SplitTree:
 
 @dataclass(frozen=True)
 class ClassifierProxy:
-    """A classifier of the group itself: guesses the most probable of the groups it ever guesses.
+    """A classifier of the group itself: guesses the likeliest of the groups guessed in training.
 
     Attributes
     ----------

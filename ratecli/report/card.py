@@ -274,8 +274,8 @@ class _CardMaker:
         facts |= {f"constraint {name}": f"`{rule}`" for name, rule in rules.items()}
         level = (self.info.get(NEW_DATA_KEY) or {"levels": {}})["levels"].get(self.model.main)
         if self.ledger.constraints and level is not None:
-            of = "" if self.model.variant == self.model.main else f", for {self.model.main} only"
-            facts["constraints hold"] = f"on new rows with probability {level:g}, as trained{of}"
+            of = "" if self.model.variant == self.model.main else f" ({self.model.main} only)"
+            facts["constraints"] = f"trained to hold on new rows with probability {level:g}{of}"
         facts["at"] = format_point({name: value for name, value in point.items() if name in words})
         for row in list_metrics():
             if row["name"] in words and row.get("means"):
@@ -391,7 +391,7 @@ class _CardMaker:
             yield "Decisions are random; `ratecli predict --seed` makes them repeatable."
         yield from incomplete_notes(self.ledger)
         yield from self.info.get("warnings") or ()
-        yield "The numbers are those of this data: measure again on rows from elsewhere or later."
+        yield "The numbers apply to this data only: measure again on data from elsewhere or later."
         yield "Neither its intended use nor the cost of its errors is recorded."
 
     def _violated(self) -> Iterator[str]:

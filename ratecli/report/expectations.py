@@ -1,4 +1,4 @@
-"""Compare results with the expectations of the experiment file. All verdicts are made here.
+"""Compare results with the expectations of the experiment file.
 
 The mean over seeds of the measured value is compared with the expected figure, given a tolerance t.
 t is `within` (a percentage is relative to the figure; `ci` is half the width of the measured 95 %

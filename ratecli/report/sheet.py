@@ -70,7 +70,7 @@ def make_sheet(title: str, rows: Iterable[SheetRow], note: str = "") -> Sheet:
 
 
 HUGE = 1e9
-"""Numbers from here on have an exponent."""
+"""Numbers of at least this size are written with an exponent."""
 
 
 def format_number(value: float) -> str:

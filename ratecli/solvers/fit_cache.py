@@ -1,4 +1,4 @@
-"""Fits that trials share: those of this process, and those that runs keep in a folder."""
+"""A cache of fits that trials share, in memory and in a folder."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ class _Attempt(NamedTuple):
 
     `plain` (J,) are the values of the pieces, `upper` (J,) with what the judge adds. `missed` is
     the largest of these, reduced by `MAX_IGNORED_SHORTFALL` and at least 0; `name` is the
-    constraint that has it and `rates` says of which rates, if others are possible. `by` (J,) are
+    constraint that has it and `rates` lists its rates, if it has other pieces. `by` (J,) are
     the amounts by which constraints were tightened. `judged` are the rows and decisions judged.
     """
 

@@ -105,7 +105,7 @@ def _parts(problem: Problem) -> Iterator[tuple[Problem, Problem, NDArray[np.intp
         fitted, unseen = (problem.on(np.flatnonzero(side)) for side in (fold != k, fold == k))
         lost = (fitted.rates.totals == 0) & (problem.rates.totals > 0)
         for leaf in np.array(problem.rates.leaves)[lost]:
-            message = f"all rows that '{ex.to_text(leaf)}' averages over are in one fold"
+            message = f"all rows that '{ex.to_text(leaf)}' counts are in one fold"
             hint = "tune by validation rows: split: {validation: 0.2} in the data set"
             raise FaultError(Diagnostic("E410", message, hint))
         yield fitted, unseen, np.flatnonzero(fold == k)

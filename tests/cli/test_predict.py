@@ -146,7 +146,7 @@ REFUSED = [
     ([MODEL, "nothing.csv"], 4, "error[E405]: 'nothing.csv' "),
     ([MODEL, "results"], 4, "error[E405]: 'results' "),
     ([MODEL, "first.yaml"], 4, "error[E404]: 'first.yaml' ends in neither"),
-    ([trial("unconstrained", "levels"), "people.csv"], 4, "decides each row at 3 levels"),
+    ([trial("unconstrained", "levels"), "people.csv"], 4, "makes a decision for each row and level (3 levels)"),
     ([trial("unconstrained", "clicks"), "people.csv"], 4,
      "are ready-made, not computed from columns"),
 ]  # fmt: skip

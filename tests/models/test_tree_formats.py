@@ -356,7 +356,7 @@ def test_other_lightgbm_texts_are_refused(text, message):
 
 
 def test_lightgbm_sets_need_categories():
-    with pytest.raises(ValueError, match="set of levels of a number"):
+    with pytest.raises(ValueError, match="categorical split of a numeric column"):
         read_lightgbm(TEXT, ColumnLayout.numbers(5))
 
 
@@ -501,9 +501,9 @@ LINE = XGBOOST["learner"]["gradient_booster"]["model"]["trees"][0]["split_type"]
         ((*TREE, "left_children", 0), -2, "child does not exist"),
         ((*TREE, "right_children", 0), 10**6, "child does not exist"),
         ((*TREE, "right_children", 0), 10**30, "not integers"),
-        ((*TREE, "right_children"), [], "other sizes"),
+        ((*TREE, "right_children"), [], "differ in length"),
         ((*TREE, "split_type", 0), 2, "unknown kind"),
-        ((*TREE, "split_type"), [0], "other sizes"),
+        ((*TREE, "split_type"), [0], "differ in length"),
         ((*TREE, "split_conditions", LINE), float("nan"), "32-bit number"),
         ((*TREE, "split_conditions", LINE), 1e39, "32-bit number"),
         ((*TREE, "categories_nodes"), [], "zip|no "),
@@ -513,8 +513,8 @@ LINE = XGBOOST["learner"]["gradient_booster"]["model"]["trees"][0]["split_type"]
         ((*TREE, "tree_param", "size_leaf_vector"), "3", "several values"),
         (("learner", "gradient_booster", "name"), "gblinear", "'gblinear'"),
         (("learner", "gradient_booster", "model", "tree_info", 0), 1, "no class"),
-        (("learner", "gradient_booster", "model", "tree_info"), [0], "other sizes"),
-        (("learner", "gradient_booster", "model", "trees"), [], "other sizes"),
+        (("learner", "gradient_booster", "model", "tree_info"), [0], "differ in length"),
+        (("learner", "gradient_booster", "model", "trees"), [], "differ in length"),
         (
             ("learner", "gradient_booster", "model", "gbtree_model_param", "num_parallel_tree"),
             "0",

@@ -175,7 +175,7 @@ def test_sparse_features_give_the_same_trees():
 
 def test_too_many_columns_are_refused(monkeypatch):
     monkeypatch.setattr(boosters, "MAX_DENSE_ENTRIES", 1000)
-    with pytest.raises(FaultError, match="lightgbm cannot be trained: it needs dense rows"):
+    with pytest.raises(FaultError, match="lightgbm cannot be trained: it needs a dense matrix"):
         solved(mixed_problem(0, PARITY), model=SMALL)
 
 

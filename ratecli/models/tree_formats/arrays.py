@@ -145,7 +145,7 @@ def sets_of_levels(
         If a column is not a category, or the sets are too large.
     """
     levels = layout.levels[columns]
-    require((levels > 0).all(), "a set of levels of a number")
+    require((levels > 0).all(), "a categorical split of a numeric column")
     require(levels.sum() <= MAX_SET_ENTRIES, "its sets are too large")
     starts = np.cumsum(levels) - levels
     sets = np.zeros(levels.sum(), dtype=bool)

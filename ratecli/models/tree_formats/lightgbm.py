@@ -246,7 +246,7 @@ def _read_sets(
     require((bounds[ends[many > 0]] == sizes[many > 0]).all(), "sets of other size")
     bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little").astype(bool)
     counts, at = layout.levels[columns], _starts(many)[tree] + number
-    require((counts > 0).all(), "a set of levels of a number")
+    require((counts > 0).all(), "a categorical split of a numeric column")
     require(counts.sum() <= MAX_SET_ENTRIES, "its sets are too large")
     base, start = 32 * _starts(sizes)[tree], _starts(counts)
     level = np.arange(counts.sum()) - np.repeat(start, counts)

@@ -65,7 +65,7 @@ def read_xgboost(content: bytes, layout: ColumnLayout) -> TreeEnsemble:
         of_class = integers(model["tree_info"])
         # XGBoost 3.4 moved them
         weights = numbers(dropout or model.get("weight_drop") or [1.0] * len(nodes))
-        require(len(nodes) == len(of_class) == len(weights), "lists of trees of other sizes")
+        require(len(nodes) == len(of_class) == len(weights), "the lists of trees differ in length")
         require(((of_class >= 0) & (of_class < count)).all(), "a tree of no class")
         check_leaves([each["split_conditions"] for each in nodes], count)
         found = []
@@ -109,7 +109,7 @@ def _read_tree(stated: dict[str, Any], layout: ColumnLayout) -> tuple[Tree, Arra
     lists = [integers(stated[name]) for name in names]
     left, right, column, kind, default = lists
     cuts = numbers(stated["split_conditions"])
-    require({len(cuts)} == set(map(len, lists)), "lists of nodes of other sizes")
+    require({len(cuts)} == set(map(len, lists)), "the lists of nodes differ in length")
     order = _nodes_in_order(left, right)
     place = np.zeros(len(cuts), dtype=np.intp)
     place[order] = np.arange(len(order))

@@ -3,7 +3,7 @@
 If the seeds differ, a metric is compared on each split and as the mean over the rows of all splits.
 Violations below 0 count as 0, as slack does not matter. Two shares of trials are compared like
 metrics: `solution_rate`, of the seeds whose trial found a solution, and `undefined.METRIC`, of the
-sweep points at which a metric that is ever undefined is so. Means leave such values out.
+sweep points where METRIC is undefined, if there are any. Means leave such values out.
 
 A metric *regressed* if its mean over seeds got worse by more than the tolerance and the interval of
 the difference excludes 0. If only noise changes the values, then with a probability of 95 % no

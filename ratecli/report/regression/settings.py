@@ -125,7 +125,7 @@ def change_notes(experiment: Experiment, changes: Changes, data: Sequence[str]) 
         for name, (was, now) in changes.items()
     ]
     for name in data:
-        how = "it was added or removed, or its file or its preparation is another one"
+        how = "it was added or removed, or its file or preparation differs"
         message = f"data set '{name}' changed since the results were pinned: {how}"
         found.append(Diagnostic("W503", message, hint, loc=("datasets", name), key=True))
     return found

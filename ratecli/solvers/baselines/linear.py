@@ -153,7 +153,7 @@ def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
     Raises
     ------
     FaultError
-        E308 for a constraint that pushes no row up, or none down. Most of them are rejected before
+        E308 for a constraint that raises, or lowers, no decision. Most of them are rejected before
         a run (`Zafar.obstacle`), except those that depend on another trial.
     """
     refused = [one_sided_diagnostic(goal, problem.rates) for goal in problem.constraints]
@@ -167,13 +167,13 @@ def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
 
 
 def one_sided_diagnostic(goal: Goal, rates: RateMatrix) -> Diagnostic | None:
-    """Return an E308 diagnostic if a piece of the constraint pushes no row down, or no row up."""
+    """Return an E308 diagnostic if a piece of the constraint raises, or lowers, no decision."""
     rows, _ = combine_affine_forms(rates, affine_pieces(goal))
     if (rows.max(axis=1) > 0).all() and (rows.min(axis=1) < 0).all():
         return None
     message = (
-        f"'{goal.name}' pushes no row up, or none down, but zafar compares the rows that a rule "
-        "pushes down with those that it pushes up"
+        f"zafar needs a constraint that raises the decisions of some rows and lowers those of "
+        f"others: '{goal.name}' does only one of these"
     )
     return Diagnostic("E308", message, "write a rule that compares the rates of two groups")
 

@@ -142,7 +142,7 @@ class PrefixSums:
 
 def _fit_xgboost(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEnsemble:
     if not np.isnan(model.missing):
-        raise ValueError("'missing' must be NaN: its models do not tell other missing values")
+        raise ValueError("'missing' must be NaN: the model file records no other missing value")
     kinds = np.where(rows.layout.levels > 0, "c", "q").tolist()
     model.set_params(feature_types=kinds)
     more: dict[str, Any] = {"verbose": False}
@@ -211,4 +211,4 @@ def dense_features(X: Features) -> Array:
 def check_size(entries: int, X: Features) -> None:
     """Raise ValueError if a dense array would have too many entries."""
     if entries > MAX_DENSE_ENTRIES:
-        raise ValueError(f"it needs dense rows, and {X.shape[0]} x {X.shape[1]} are too many")
+        raise ValueError(f"it needs a dense matrix, and {X.shape[0]} x {X.shape[1]} is too large")

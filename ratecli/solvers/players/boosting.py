@@ -52,13 +52,13 @@ MAX_START = 5.0
 """Largest log-odds before the first tree."""
 MIN_CURVATURE = 1e-16
 TINY_EFFECT = 1e-12
-"""Smallest effect of a row on a constraint: one that no row changes has no multiplier to find."""
+"""Lower limit of the effect of rows on a constraint, which is a divisor."""
 NOT_OF_BOOSTERS = ("class_weight", "importance_type", "n_estimators", "objective")
 """Parameters of `LGBMClassifier` that its booster does not have, or that the game decides."""
 GAME_PARAMETERS = {"objective": "none", "metric": "none", "feature_pre_filter": False}
 """Parameters of every booster.
 
-By default, LightGBM leaves out columns that its rows are too few to split, and fails without any.
+By default, LightGBM drops columns that it cannot split with so few rows, and fails if none is left.
 """
 ALL_NEGATIVE, ALL_POSITIVE = -2, -1
 """Answers of constant decisions."""
