@@ -424,18 +424,21 @@ def answer_sentences(ledger: Ledger) -> list[str]:
         reason = _unsolved_reason(ledger, {})
         return [f"No trial returned a model. {reason}." if reason else "No trial has results yet."]
     rows = SPLIT_WORDS.get(split, f"{split} rows")
-    each = [_sentence(ledger, answer, rows, split) for answer in found]
-    each += [
-        f"{format_point(task)}: no trial returned a model. {reason}."
-        for task, reason in _unsolved_tasks(ledger)
-    ]
-    if len(each) == 1:
+    unsolved = _unsolved_tasks(ledger)
+    total = len(found) + len(unsolved)
+    pairs = [(each.task, _sentence(ledger, each, rows, split, total)) for each in found]
+    pairs += [(task, f"no trial returned a model. {reason}.") for task, reason in unsolved]
+    each = []
+    for sentence, same in group_by(pairs, lambda pair: pair[1]).items():
+        points = ", ".join(format_point(task) for task, _ in same)
+        each.append(f"{points}: {sentence}" if points else sentence)
+    if total == 1:
         return each
     kept = [answer for answer in found if answer.best.is_kept]
     best = ShownObjective.of(ledger).best
     overview = f"The {best} on {rows} at each of {len(found)} sweep points."
     if ledger.constraints:
-        overview = _overview(ledger, len(each), found, kept, rows)
+        overview = _overview(ledger, total, found, kept, rows)
     more = len(each) - MAX_SENTENCES
     return [overview, *each[:MAX_SENTENCES], *([f"... {more} more in report.html."] * (more > 0))]
 
@@ -501,36 +504,35 @@ def _count_in_words(ledger: Ledger, best: Candidate, split: str) -> str:
     return count
 
 
-def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
+def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int) -> str:
+    """Return the answer of one of `total` tasks in words, which follow those that define it."""
     best = answer.best
-    point = f"{format_point(answer.task)}: " if answer.task else ""
     shown = ShownObjective.of(ledger)
     amount = estimate_cell(shown.estimate(best.objective)).text
     cost = shown.estimate(answer.cost).mean
     if cost is not None and answer.baseline and answer.baseline is not best.group:
         amount += f" ({format_signed(cost)} against {answer.baseline.label})"
     if not ledger.constraints:
-        return f"{point}{best.name} has the {shown.best} on {rows}: {amount}."
+        return f"{best.name} has the {shown.best} on {rows}: {amount}."
     count, rules = _count_in_words(ledger, best, split), _all_constraints(ledger)
     if best.is_constant:
         count += "; it is no better than the same decision for everyone"
     if not best.is_kept:
         reason = f" {answer.reason}." if answer.reason else ""
-        start = f"{point}no setting" if point else "No setting"
+        start = "no setting" if answer.task else "No setting"
         unsure = answer.only_constant or best.seems_satisfied(split)
         does = "is confirmed to satisfy" if unsure else "satisfies"
         if answer.only_constant:
             start += " better than a constant"
-        return (
-            f"{start} {does} {rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials. "
-            f"The closest is {best.name}, with {shown.name} {amount}; {count}.{reason}"
-        )
+        what = "them" if total > 1 else f"{rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials"
+        closest = f"The closest is {best.name}, with {shown.name} {amount}; {count}."
+        return f"{start} {does} {what}. {closest}{reason}"
     which = f"that satisfy {rules} on {rows}"
     if best.is_tested:
         which = f"that passed a safety test of {rules} with confidence {best.level:.3g}"
     elif not best.is_measured:
         which = f"trained to satisfy {rules} on new rows with probability {best.level:.3g}"
-    text = f"{point}{best.name} has the {shown.best} of all settings {which}: {amount}; {count}."
+    text = f"{best.name} has the {shown.best} of all settings {which}: {amount}; {count}."
     if answer.rival:
         amount = estimate_cell(shown.estimate(answer.rival.objective)).text
         count = _count_in_words(ledger, answer.rival, split)
