@@ -209,7 +209,8 @@ def _use_of_model(outcome: RunOutcome, ledger: Ledger) -> list[str]:
     answer, group = kept[-1], kept[-1].best.group
     for folder, trial in trials_with_files(ledger).items():
         has_model = ledger.status(trial) in MEASURED_STATUSES
-        if has_model and (trial.label, trial.point) == (group.label, group.point):
+        same = (trial.label, repr(trial.point)) == (group.label, repr(group.point))
+        if has_model and same:
             models = outcome.folder / "models"
             variant = f" --variant {group.variant}" if group.variant else ""
             line = f"predict  ratecli predict {models / folder} TABLE{variant}"
