@@ -205,6 +205,10 @@ class Solver(ABC):
         """
         return False
 
+    def settled(self, problem: Problem) -> Solver:  # noqa: ARG002
+        """Return the algorithm with the settings that it chooses by the problem's rows alone."""
+        return self
+
     @property
     def most_together(self) -> int:
         """How many problems `solve_together` solves in about the time of one."""

@@ -30,7 +30,7 @@ from ratecli.solvers.seldonian.scores import (
 )
 from ratecli.solvers.seldonian.solver import PASS_KEY
 
-GUARD_VERSION = 12
+GUARD_VERSION = 13
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of times that a problem is solved."""
@@ -454,9 +454,11 @@ def _bias(search: _Search, by: Array) -> Array:
     linear models and thresholds under a limit on the recall of a small group.
     Constraints are tightened by the positive amounts of `by`. These are halved while the tightened
     constraints contradict each other. Halves without a model, or without rows for some rate, are
-    left out.
+    left out. A setting of `tune` that is chosen by rows alone is that of all rows, since the choice
+    among few settings adapts little to them.
     """
     problem, found = search.problem, list[Array]()
+    solver = search.solver.settled(problem)
     smaller = (_tighten_problem(problem, np.maximum(by, 0.0) / 2**k) for k in range(BIAS_STEPS))
     tight = next((each for each in smaller if _can_hold(each.constraints)), problem)
     for k in range(HALVINGS):
@@ -467,7 +469,7 @@ def _bias(search: _Search, by: Array) -> Array:
                 continue
             part = replace(fitted, constraints=tight.constraints)
             rng = np.random.default_rng(problem.seed)
-            solution = search.solver.solve(part, rng, search.progress)
+            solution = solver.solve(part, rng, search.progress)
             if solution.variants:
                 main = solution.main
                 own_rows, own_decisions = solution.judged or (fitted, fitted.decisions(main))

@@ -14,7 +14,7 @@ from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.models.linear import Threshold
 from ratecli.rates.tangent import tangent, values
-from ratecli.solvers.base import JudgedRows, Solution
+from ratecli.solvers.base import JudgedRows, Solution, Solver
 from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.solver import Mixture
@@ -69,7 +69,7 @@ def guarded(given, *split, solver=MIXTURE, **spec):
     return solve_with_margin(solver, MarginSpec(*split, **spec), given, np.random.default_rng(0))
 
 
-class AlwaysPositiveWhereItLearned:
+class AlwaysPositiveWhereItLearned(Solver):
     """Has a rate of 1 on its own rows, and of 0 on others."""
 
     def solve(self, given, *_):

@@ -13,12 +13,12 @@ from ratecli.experiment.options import make_solver
 from ratecli.experiment.tuning import make_settings
 from ratecli.models.linear import LinearRegressor, Threshold
 from ratecli.solvers.base import JudgedRows, Solution, Solver
-from ratecli.solvers.margin import MarginSpec
+from ratecli.solvers.margin import MarginSpec, solve_with_margin
 from ratecli.solvers.oracles.unseen import folds_of
 from ratecli.solvers.tuned import Setting, solve_tuned
 
 SLACK = 0.05
-NO_MARGIN = MarginSpec()
+NO_MARGIN, GUARD = MarginSpec(), MarginSpec("new_rows", 0.9)
 RULES = Rules({"parity": f"positive_rate[g=c] - positive_rate[g=a] <= {SLACK}"})
 TREE = {"DecisionTreeClassifier": {"min_samples_leaf": 5}}
 CASES = {
@@ -191,6 +191,27 @@ def test_settings_have_the_margin_of_the_trial():
     for before, after in zip(plain.trace[:2], tight.trace[:2], strict=True):
         assert after["objective"] > before["objective"]
         assert after["violation"] == 0
+
+
+def test_the_margin_of_a_tuned_model_is_that_of_its_chosen_setting():
+    """The halves of the rows, by which the bias is estimated, would choose another depth."""
+    given = problem(smooth_rows(1, 400), Rules({"few": "positive_rate <= 0.5"}))
+    tree, tune = {"min_samples_leaf": 2, "random_state": 0}, {"max_depth": [2, 3, 4]}
+
+    def solver_of(**options):
+        return make_solver("post_shift", options, ["few"])
+
+    def decisions(solver):
+        found = solve_with_margin(solver, GUARD, given, np.random.default_rng(0))
+        return main_decisions(found, given)
+
+    tuned = solver_of(model={"DecisionTreeClassifier": tree}, tune=tune)
+    deep, shallow = (
+        solver_of(model={"DecisionTreeClassifier": tree | {"max_depth": depth}}) for depth in (3, 2)
+    )
+    parts = [given.on(np.flatnonzero(folds_of(given, 2) == k)) for k in (0, 1)]
+    assert [tuned.settled(part) for part in (given, *parts)] == [deep, shallow, shallow]
+    np.testing.assert_array_equal(decisions(tuned), decisions(deep))
 
 
 def test_a_part_of_a_constraint_may_be_a_number():

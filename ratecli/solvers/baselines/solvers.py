@@ -94,14 +94,22 @@ class ModelSolver(Solver):
     def tunes(cls, options: Collection[str], parameters: Collection[str]) -> bool:
         return bool(parameters) and not options
 
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
+    def _tuned(self, problem: Problem) -> tuple[ModelSolver, tuple[Mapping[str, Any], ...]]:
+        """Return the algorithm with the best setting, and a row of the trace for each setting."""
         if not self.tune:
-            return self.solve_tuned(problem, progress)
+            return self, ()
         from ratecli.solvers.baselines.tuning import choose_model
 
         model, rows = choose_model(cast("ModelOptions", self), problem)
-        progress(f"{len(rows)} settings tried")
-        tuned = replace(self, model=model, tune=None)
+        return replace(self, model=model, tune=None), rows
+
+    def settled(self, problem: Problem) -> Solver:
+        return self._tuned(problem)[0]
+
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
+        tuned, rows = self._tuned(problem)
+        if rows:
+            progress(f"{len(rows)} settings tried")
         found = tuned.solve_tuned(problem, progress)
         return replace(found, trace=(*rows, *found.trace))
 
