@@ -68,7 +68,7 @@ class BinaryLabels:
     def warn_of_words(self, pos_label: Any) -> None:
         """Warn if labels are words and `pos_label` is None: then the larger one is positive.
 
-        The words yes and no, and true and false, need no warning.
+        The labels yes and no, and true and false, need no warning.
         """
         words = {str(label).lower() for label in self.labels}
         if pos_label is None and self.labels.dtype.kind in "OUS" and words - set(DECISION_WORDS):

@@ -172,7 +172,7 @@ class DatasetEntry:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> DatasetEntry:
-        """Return the entry of the options of a valid `config.dataset.DatasetSpec`."""
+        """Return the entry for the options of a valid `config.dataset.DatasetSpec`."""
         values = _hashable(options)
         split = SplitOptions(**_hashable(options.get("split") or {}))
         slices = {name: tuple(cuts) for name, cuts in options.get("slices", {}).items()}

@@ -69,7 +69,7 @@ def value_text(value: str | float) -> str:
 
 
 def parse_number(value: str | float) -> float:
-    """Return the number that a value spells, or NaN for a word, such as 1_000."""
+    """Return the number that a value spells, or NaN if it is a word; `1_000` is a word."""
     if isinstance(value, str) and (not value.isascii() or "_" in value):
         return math.nan
     try:

@@ -142,7 +142,9 @@ def solve_with_margin(
         search = _Search(solver, problem, problem, rng, progress, math.inf, needs_level=False)
         return _with_path(search.solve, first, 0.0, -_margin_of_test(guard, problem, first))
     rows = _judging_rows(guard, problem)
-    judge = _make_judge(guard, problem, len(first.variants))
+    judge: Judge = _NormalJudge(guard.level)
+    if guard.aim is not None:
+        judge = _SafetyTestJudge(problem, guard.aim, len(first.variants))
     constant = _best_constant(problem, rows, judge)
     search = _Search(solver, problem, rows, rng, progress, constant, guard.level is not None)
     chosen = _choose_margin(search, guard, first, judge)
@@ -281,8 +283,7 @@ class _Search:
         The search may start from the solution `near`, which has variants. The returned one has none
         if the tightened constraints contradict each other.
         """
-        main = near.main
-        tightened = replace(_tighten_problem(self.problem, by), near=main)
+        tightened = replace(_tighten_problem(self.problem, by), near=near.main)
         if not _can_hold(tightened.constraints):
             return Solution({}, "infeasible")
         solution = self.solver.solve(tightened, self.rng, self.progress)
@@ -437,12 +438,6 @@ def _judging_rows(guard: MarginSpec, problem: Problem) -> Problem:
         message = "constraints have to hold on validation rows, but there are none"
         raise FaultError(Diagnostic("E410", message, hint))
     return problem.validation
-
-
-def _make_judge(guard: MarginSpec, problem: Problem, variants: int) -> Judge:
-    if guard.aim is not None:
-        return _SafetyTestJudge(problem, guard.aim, variants)
-    return _NormalJudge(guard.level)
 
 
 def _bias(search: _Search, by: Array) -> Array:

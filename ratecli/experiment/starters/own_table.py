@@ -76,8 +76,8 @@ DROPPED = """
     # Columns under `drop` are not features; constraints and metrics can still use them."""
 MAX_STRAY_SHARE = 0.1
 """Largest share of texts in a column of numbers."""
-MIN_PAIRS = 20.0
-"""Number of equal pairs expected by chance, times two, from which distinct numbers are chosen."""
+MIN_EQUAL_PAIRS = 10
+"""Numbers that all differ are IDs if random ones would have more equal pairs than this."""
 LEAK_AREA = 0.99
 """Area under the ROC curve of a feature alone above which it is reported."""
 MIN_KNOWN_NUMBERS = 10
@@ -291,7 +291,8 @@ def _find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
             parts.append(dict(zip(names, groups, strict=True)))
         else:
             values = _group_values(frame[name], name)
-            groups = [(Condition(name, "=", (_value(each),)),) for each in values]
+            written = (each if isinstance(each, str) else float(each) for each in values)
+            groups = [(Condition(name, "=", (each,)),) for each in written]
             parts.append(dict(zip(_group_names(name, values), groups, strict=True)))
     columns = SliceColumns({name: as_array(frame[name]) for name in request.group})
     conditions, members = dict[str, str](), dict[str, Mask]()
@@ -314,10 +315,6 @@ def _is_code(column: pd.Series, groups: Groups) -> bool:
         return False
     known = column.dropna()
     return known.nunique() > 2 and bool((known % 1 == 0).all())
-
-
-def _value(value: Any) -> str | float:
-    return value if isinstance(value, str) else float(value)
 
 
 def _group_values(column: pd.Series, name: str) -> list[Any]:
@@ -466,9 +463,8 @@ def _unusable_numbers(values: Floats, name: str) -> str:
         return "consecutive row numbers"
     if not len(np.unique(values)) == len(values) == count > MIN_ROWS:
         return ""
-    # so many whole numbers of a range would hardly differ by chance
-    chosen = (values % 1 == 0).all() and np.ptp(values) < len(values) ** 2 / MIN_PAIRS
-    is_id = chosen or ID.fullmatch(name)
+    dense = 2 * MIN_EQUAL_PAIRS * np.ptp(values) < len(values) ** 2
+    is_id = (dense and (values % 1 == 0).all()) or ID.fullmatch(name)
     return "a different number in each row: probably a row ID" if is_id else ""
 
 

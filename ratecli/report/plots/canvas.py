@@ -41,7 +41,7 @@ MAX_LEVELS = 8
 MAX_LEVEL_LETTERS = 24
 """Labels of limits with more letters in total are slanted."""
 MIN_LEVEL_GAP = 0.07
-"""Labels of limits that are closer than this share of the axis are slanted, too."""
+"""Labels of limits closer together than this share of the axis are slanted, too."""
 PANEL_SIZES = {1: (4.9, 3.4), 2: (4.3, 3.0), 3: (3.1, 2.5)}
 """Panel size in inches by number of columns."""
 LEGEND_LINE = 0.2
