@@ -124,7 +124,7 @@ class StoredModel:
         if self.main == self.variant:
             return f"variant {self.variant}{missed}"
         main = f"{self.main}, which violates {main_missed}" if main_missed else self.main
-        return f"variant {self.variant}{missed}; training enforced the constraints for {main}"
+        return f"variant {self.variant}{missed}; constraints were enforced for variant {main}"
 
 
 DETERMINISTIC_VARIANTS = ("deterministic", "voted", "hashed")

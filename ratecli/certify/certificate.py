@@ -346,7 +346,7 @@ def explain_failure(
         The number of tested rows.
     """
     plan, worst = expected.plan, float(estimates.max())
-    reached = f"'{plan.goal.name}': the upper bound is {ends.max():.4g}, but it must be at most 0"
+    reached = f"'{plan.goal.name}': the upper bound on the violation is {ends.max():.4g} > 0"
     for form, parts in zip(plan.quantities, samples, strict=True):
         for sample in parts:
             if not sample.usable:

@@ -99,15 +99,19 @@ class ViolationSample:
 
     @property
     def keeps_level(self) -> bool:
-        """Whether a level was stated, and test sets do not contradict it.
+        """Whether a level was stated, and test sets do not contradict it."""
+        return self.level is not None and self.may_hold(self.level)
+
+    def may_hold(self, level: float) -> bool:
+        """Whether test sets do not contradict that the constraint holds with a probability.
 
         They do if the mean of a piece is too large for the level by more than chance explains, even
         at the smallest spread that its values allow.
         """
-        if self.level is None or self._moments is None:
-            return self.level is not None and self._satisfied >= self.level
+        if self._moments is None:
+            return self._satisfied >= level
         mean, _, error, spread = self._moments
-        excess = mean + float(ndtri(self.level)) * spread - CONSTRAINT_TOLERANCE
+        excess = mean + float(ndtri(level)) * spread - CONSTRAINT_TOLERANCE
         quantile = ndtri if self.seeds == 1 else partial(stdtrit, self.seeds - 1)
         return bool((excess <= float(quantile(CONTRADICTION_LEVEL)) * error).all())
 

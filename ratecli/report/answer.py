@@ -68,6 +68,8 @@ class Candidate:
         The probability with which constraints should hold, None if not stated.
     is_kept
         Whether constraints hold often enough, and in enough trials with a model.
+    may_hold
+        Whether test sets do not contradict that constraints hold in `DEFAULT_LEVEL` of all trials.
     is_tested
         Whether it was put to a safety test; None if no setting was.
     at
@@ -80,6 +82,7 @@ class Candidate:
     violation: float
     level: float | None
     is_kept: bool
+    may_hold: bool
     is_tested: bool | None
     at: str = ""
 
@@ -98,8 +101,10 @@ class Candidate:
         stated &= bool(tests) or share >= MIN_STATED_SHARE
         answered = 2 * objective.n >= group.ended
         is_kept = answered and (share >= DEFAULT_LEVEL or stated)
+        possible = complete and objective.n >= DEFAULT_LEVEL * group.ended
+        possible = possible and all(each.may_hold(DEFAULT_LEVEL) for each in samples)
         level, tested = min(levels, default=None), is_tested(ledger, group)
-        return cls(group, objective, share, violation, level, is_kept, tested)
+        return cls(group, objective, share, violation, level, is_kept, possible, tested)
 
     @property
     def rank(self) -> tuple[tuple[bool, ...], float, float]:
@@ -125,6 +130,11 @@ class Candidate:
     def is_measured(self) -> bool:
         """Whether constraints hold often enough by the test sets, not only by `holds`."""
         return self.share >= DEFAULT_LEVEL
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether constraints may hold often enough, although that is not confirmed."""
+        return self.may_hold and not self.is_kept
 
     @property
     def is_constant(self) -> bool:
@@ -165,6 +175,11 @@ class Answer:
     baseline: SeedGroup | None
     cost: IntervalEstimate
     reason: str
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the best may satisfy the constraints, although that is not confirmed."""
+        return self.best.is_uncertain or (self.only_constant and not self.best.is_kept)
 
 
 def answer_split(ledger: Ledger) -> str:
@@ -454,6 +469,8 @@ def _overview(
         entries = json.dumps([ledger.experiment.get("holds"), ledger.experiment.get("algorithms")])
         hint = " Set `holds: new_rows` to train for new rows."
         hint = "" if "new_rows" in entries else hint
+        if any(each.is_uncertain for each in found):
+            satisfied = satisfied.replace("satisfies", "is confirmed to satisfy", 1)
         return f"No setting {satisfied} in {DEFAULT_LEVEL:.0%} of trials, at any of {points}.{hint}"
     measured = [each for each in kept if each.best.is_measured]
     text = f"At {len(measured)} of {points}, a setting {satisfied}"
@@ -491,7 +508,7 @@ def _count_in_words(ledger: Ledger, best: Candidate, split: str) -> str:
     if best.is_kept and not best.is_measured:
         count += "; the test sets are too small to confirm it: by them alone, the constraints hold "
         count += f"with probability {best.share:.0%}"
-    elif best.is_measured != (satisfied >= DEFAULT_LEVEL * models):
+    elif best.is_measured != (satisfied >= DEFAULT_LEVEL * models) or best.is_uncertain:
         often = f"in an estimated {best.share:.0%} of trials"
         if models == 1:
             often = f"with an estimated probability of {best.share:.0%}"
@@ -520,8 +537,7 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int)
     if not best.is_kept:
         reason = f" {answer.reason}." if answer.reason else ""
         start = "no setting" if answer.task else "No setting"
-        unsure = answer.only_constant or best.seems_satisfied(split)
-        does = "is confirmed to satisfy" if unsure else "satisfies"
+        does = "is confirmed to satisfy" if answer.is_uncertain else "satisfies"
         if answer.only_constant:
             start += " better than a constant"
         what = "them" if total > 1 else f"{rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials"
@@ -539,7 +555,8 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int)
         text += f" {answer.rival.name} has {amount}, but "
         if answer.rival.is_kept:
             return f"{text}was not put to a safety test."
-        untrained = "" if best.is_measured else "is not trained for new rows, and "
+        trained = best.is_measured or answer.rival.level is not None
+        untrained = "" if trained else "was not trained with `holds: new_rows`, and "
         text += f"{untrained}is not confirmed to satisfy {rules}: {count}; "
         text += f"{DEFAULT_LEVEL:.0%} is required."
     return text

@@ -360,7 +360,7 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, rul
     where = "training" if search.rows is problem else "validation"
     wanted = f"on new rows with probability {judge.level:g}"
     if search.rows is problem and math.isfinite(search.limit):
-        wanted += f" at the cost of at most {MAX_COST:.0%} of the gain over a constant {kind}"
+        wanted += f" without losing over {MAX_COST:.0%} of the model's gain over a constant {kind}"
     counts = search.rows.counts
     rows = search.rows.rates.sums.shape[1] if counts is None else round(counts.sum())
     if useful is None:

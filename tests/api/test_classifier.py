@@ -74,7 +74,7 @@ def test_estimators_can_be_tuned_as_models(loans):
     named = [{"DecisionTreeClassifier": {"max_depth": depth}} for depth in (1, 3)]
     reached = []
     for models in ([Stump(1), Stump(3)], named):
-        options = {"tune": {"model": models}}
+        options = {"tune": {"model": models}, "scores": "in_sample"}
         found = RateConstrainedClassifier(
             constraints=RULE,
             solver="post_shift",
@@ -93,9 +93,10 @@ def test_estimators_can_be_tuned_as_models(loans):
     [
         ("unconstrained", {"model": BOOSTER}, {"model": TEXT}),
         ("post_shift", {"model": BOOSTER}, {"model": TEXT}),
-        ("post_shift", {"model": Stump(3)}, {"model": {"DecisionTreeClassifier": {"max_depth": 3}}}),
-        ("post_shift", {"model": Stump(9), "tune": {"depth": [2]}},
-         {"model": "DecisionTreeClassifier", "tune": {"max_depth": [2]}}),
+        ("post_shift", {"model": Stump(3), "scores": "in_sample"},
+         {"model": {"DecisionTreeClassifier": {"max_depth": 3}}, "scores": "in_sample"}),
+        ("post_shift", {"model": Stump(9), "tune": {"depth": [2]}, "scores": "in_sample"},
+         {"model": "DecisionTreeClassifier", "tune": {"max_depth": [2]}, "scores": "in_sample"}),
         ("mixture", {"model": {"plugin": {"probabilities": Stump(2)}}},
          {"model": {"plugin": {"probabilities": {"DecisionTreeClassifier": {"max_depth": 2}}}}}),
     ],

@@ -231,7 +231,7 @@ def test_the_record_of_a_quantity_and_of_one_bounded_on_one_side():
     ("text", "decisions", "bound", "fragment"),
     [
         ("positive_rate <= 0.3", np.ones(24), "auto",
-         ("'goal': the upper bound is 0.7, but it must be at most 0. On the safety rows, the constraint's "
+         ("'goal': the upper bound on the violation is 0.7 > 0. On the safety rows, the constraint's "
           "value is 0.7: more rows would not help this candidate")),
         ("positive_rate <= 0.3", np.full(24, 0.3 - 1e-7), "hoeffding", "more than 1,000,000,000"),
         (f"{M} / {F} <= 1.2", np.zeros(24), "auto", "not defined"),
@@ -251,7 +251,7 @@ def test_explanation_of_how_many_rows_it_would_take():
     """The failed bound would pass with this number of rows and the same rates."""
     found = one("positive_rate <= 0.3", groups(a=100), np.r_[np.ones(25), np.zeros(75)])
     assert found.upper > 0 > found.estimate
-    assert f"upper bound is {found.upper:.4g}, but" in found.explanation
+    assert f"upper bound on the violation is {found.upper:.4g} > 0" in found.explanation
     assert "On the safety rows, the constraint's value is -0.05" in found.explanation
     quarter = rows_needed(found) // 4
     for rows, passes in ((4 * quarter + 4, True), (4 * quarter - 8, False)):

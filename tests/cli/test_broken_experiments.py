@@ -126,6 +126,22 @@ def test_warnings_of_small_groups_and_of_rules_that_always_hold(folder, cli):
     assert answer.code == 0
 
 
+def test_empty_fields_of_a_column_in_conditions_are_counted_once(folder, cli):
+    rows = [f"{who},{k % 2}\n" for who in ("a", "b", "") for k in range(100)]
+    (folder / "own.csv").write_text("who,y\n" + "".join(rows))
+    text, places = marked(
+        "name: x\n"
+        "datasets: {d: {path: own.csv, label: y}}\n"
+        "constraints: {a: '⟦positive_rate[who != a]⟧ <= 0.7'}\n"
+        "metrics: {b: 'positive_rate[not who = b]', c: 'max_gap(tpr, by=who)'}\n"
+        "algorithms: [unconstrained]\n"
+    )
+    (folder / "exp.yaml").write_text(text)
+    ((code, message, place),) = warned(cli("validate", "exp.yaml").err)
+    assert (code, place) == ("W401", places[0])
+    assert message.startswith("'who' is empty in 100 of 300 rows: they are in no group of it")
+
+
 @pytest.mark.parametrize(
     ("algorithm", "holds", "warns"),
     [

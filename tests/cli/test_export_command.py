@@ -22,7 +22,7 @@ def test_files_are_named_after_the_trial(cli, folder):
         for variant in ("deterministic", "stochastic")
     )
     shown = f"variant deterministic, which violates 'parity' by {missed:.3g} on the test set"
-    shown += f"; training enforced the constraints for stochastic, which violates 'parity' by {of_main:.3g}"
+    shown += f"; constraints were enforced for variant stochastic, which violates 'parity' by {of_main:.3g}"
     for form, suffix in (("json", "json"), ("sklearn", "skops")):
         answer = cli("export", MAJORIZE, "--format", form)
         assert answer.code == 0

@@ -72,7 +72,7 @@ def test_options_seed_and_variant(cli):
     usual = cli("predict", model, "people.csv")
     assert usual.out == cli("predict", f"{model}/deterministic.npz", "people.csv").out
     assert (
-        " on the test set; training enforced the constraints for stochastic, which v" in usual.err
+        " on the test set; constraints were enforced for variant stochastic, which v" in usual.err
     )
     drawn_with = {
         seed: cli("predict", model, "people.csv", "--variant", "stochastic", "--seed", seed)

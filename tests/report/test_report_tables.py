@@ -273,11 +273,19 @@ def test_a_setting_whose_test_rows_are_too_few_is_named(constant, start, end):
     assert sentence.endswith(end)
 
 
-def test_a_single_seed_is_judged_with_the_sampling_error_of_its_test_set():
-    ledger = with_noise(ledger_of({("fair", ()): [(0.1, -0.05)]}), 0.05, {"fair": None})
+@pytest.mark.parametrize(
+    ("violation", "does", "end"),
+    [
+        (-0.05, "is confirmed to satisfy", "hold with an estimated probability of 84%."),
+        (0.02, "is confirmed to satisfy", "hold with an estimated probability of 34%."),
+        (0.2, "satisfies", "satisfied in 0 of 1 seeds."),
+    ],
+)
+def test_a_single_seed_is_judged_with_the_sampling_error_of_its_test_set(violation, does, end):
+    ledger = with_noise(ledger_of({("fair", ()): [(0.1, violation)]}), 0.05, {"fair": None})
     (sentence,) = answer_sentences(ledger)
-    assert sentence.startswith("No setting is confirmed to satisfy parity")
-    assert sentence.endswith("the constraints hold with an estimated probability of 84%.")
+    assert sentence.startswith(f"No setting {does} parity")
+    assert sentence.endswith(end)
 
 
 def test_a_setting_with_a_model_in_few_trials_comes_after_others():

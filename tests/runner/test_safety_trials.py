@@ -82,7 +82,7 @@ def test_a_model_that_fails_is_not_returned(folder):
     }
     assert records["men"]["upper"] > 0
     assert result.reason == records["men"]["explanation"]
-    assert "'men': the upper bound is" in result.reason
+    assert "'men': the upper bound on the violation is" in result.reason
 
 
 @pytest.mark.parametrize(

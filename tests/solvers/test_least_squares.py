@@ -137,7 +137,7 @@ def test_infeasible_constraints_give_the_smallest_violation():
     )
     assert (found.status, best.success) == ("infeasible", True)
     assert found.trace[0]["violation"] == pytest.approx(best.x[-1], abs=1e-5)
-    assert f"' by {best.x[-1]:.3g}; another `model`" in found.reason
+    assert f"' by {best.x[-1]:.3g}; use a looser limit or another" in found.reason
 
 
 def test_constraints_hold_for_clipped_estimates():

@@ -198,16 +198,28 @@ def test_held_out_rows_are_a_stratified_share_and_judge_the_constraint():
     assert found.judged.violations()["r"] <= 1e-9
 
 
+def noisy(n, rng):
+    X = rng.normal(size=(n, 4))
+    label = (X[:, 0] + 1.5 * rng.normal(size=n) > 0).astype(float)
+    return Rows(X, label, np.array(["a"] * n, dtype=object))
+
+
+def test_thresholds_of_a_tree_are_not_those_of_the_trees_of_folds():
+    rules, rng = Rules({"r": "positive_rate <= 0.3"}), np.random.default_rng(0)
+    new, missed = problem(noisy(10000, rng), rules), {}
+    model = {"DecisionTreeClassifier": {"max_depth": 4, "random_state": 0}}
+    for given in [problem(noisy(2000, rng), rules) for _ in range(10)]:
+        for scores in (None, {"folds": 5}):
+            found = run(Thresholded(model=model, scores=scores), given)
+            violation = new.violation(found.variants["deterministic"])
+            missed.setdefault(str(scores), []).append(violation)
+    assert np.mean(missed["None"]) < 0.005
+    assert np.mean(missed["{'folds': 5}"]) > 0.015
+
+
 def test_a_recall_set_by_scores_of_the_fitted_rows_is_missed_on_new_rows():
-    rng = np.random.default_rng(0)
-
-    def noisy(n: int) -> Rows:
-        X = rng.normal(size=(n, 4))
-        label = (X[:, 0] + 1.5 * rng.normal(size=n) > 0).astype(float)
-        return Rows(X, label, np.array(["a"] * n, dtype=object))
-
-    rules = Rules({"r": "recall >= 0.8"})
-    given, new = problem(noisy(1500), rules), problem(noisy(4000), rules)
+    rules, rng = Rules({"r": "recall >= 0.8"}), np.random.default_rng(0)
+    given, new = problem(noisy(1500, rng), rules), problem(noisy(4000, rng), rules)
     missed = {}
     for scores in ("in_sample", {"folds": 5}):
         model = {"RandomForestClassifier": {"n_estimators": 20, "random_state": 0}}

@@ -95,5 +95,5 @@ def test_a_gap_of_a_twentieth_is_too_small_at_a_factor_of_two():
     solution = solved(candidate, 2.0)
     assert solution.status == "iteration_limit"
     assert end(candidate, solution, 2.0) == pytest.approx(0.0156, abs=1e-4)
-    assert "'c': the smallest bound attainable is +0.015" in solution.reason
+    assert "'c': the smallest upper bound on its violation is 0.015" in solution.reason
     assert "safety rows instead of 25,982 would be enough" in solution.reason

@@ -116,6 +116,7 @@ def check_rows(
     found = [
         *check_filter_groups(rows, cases),
         *_check_file_groups(reading, rows, cases[0].datasets),
+        *_check_missing_groups(rows.sample, cases),
         *_check_goal_rows(rows.sample, cases),
         *_check_deployed_decisions(rows.sample, cases),
         *_check_logged_as_deployed(rows.sample, cases),
@@ -243,6 +244,24 @@ def _check_file_groups(
         where = Slice.of(set(), iter(conditions))
         for fault in _check_group_size(rows, where, f"the group '{name}'{of}"):
             yield replace(fault, loc=reading.rules.group_loc(name, pool))
+
+
+def _check_missing_groups(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
+    """Yield a W401 for each column in conditions that is empty in some rows."""
+    first = dict[str, tuple[Loc, Leaf]]()
+    for case in cases:
+        for loc, tree in case.expressions() if not case.unseen else ():
+            for leaf in ex.leaves(tree):
+                for condition in leaf.where.atoms:
+                    first.setdefault(condition.column, (loc, leaf))
+    for column, (loc, leaf) in first.items():
+        rows = sample.rows(leaf.where.everyone)
+        if count := sample.counted(rows & np.asarray(pd.isna(sample.columns[column]))):
+            message = (
+                f"'{column}' is empty in {count:,} of {sample.counted(rows):,} rows: they are in "
+                "no group of it, and satisfy no condition on it, not even with `not` or !="
+            )
+            yield Diagnostic("W401", message, loc=loc, span=leaf.span)
 
 
 # rates

@@ -22,6 +22,7 @@ from ratecli.solvers.oracles.choice import (
     check_tuned,
     existing_score,
     is_linear,
+    is_of_module,
     is_regressor,
     model_name,
     named_options,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:  # numpy is slow to import
     from ratecli.solvers.problem import Problem
 
 
-DEFAULT_FOLDS = 5
+DEFAULT_FOLDS, DEFAULT_HELD_OUT = 5, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +130,8 @@ class ThresholdSolver(ModelSolver):
         itself; `{folds: K}`, each row's by a model fitted to the other K - 1 folds, 2 <= K <= 100;
         `{held_out: S}`, those of a share S of the rows, 0 < S <= 0.9, which the model is not fitted
         to. A flexible model's scores of its own rows are too good: a recall set by them is missed
-        on new rows. Default: `in_sample` for linear models and existing scores, `{folds: 5}` for
-        others.
+        on new rows. Default: `in_sample` for linear models and existing scores, `{held_out: 0.5}`
+        for single decision trees, `{folds: 5}` for others.
     """
 
     scores: Scores | None = None
@@ -141,8 +142,10 @@ class ThresholdSolver(ModelSolver):
         super().__post_init__()
         if self.scores is None:  # record the resolved value, not None
             plain = is_linear(self.model) or self.score_column
-            chosen: Scores = "in_sample" if plain else {"folds": DEFAULT_FOLDS}
-            object.__setattr__(self, "scores", chosen)
+            # thresholds for the leaves of the trees of folds do not fit those of another tree
+            tree = is_of_module(self.model, "sklearn.tree")
+            unseen: Scores = {"held_out": DEFAULT_HELD_OUT} if tree else {"folds": DEFAULT_FOLDS}
+            object.__setattr__(self, "scores", "in_sample" if plain else unseen)
 
 
 @dataclass(frozen=True)

@@ -281,10 +281,9 @@ def is_ensemble(value: Any) -> bool:
     return module.partition(".")[0] in BOOSTING_LIBRARIES or name.partition(" ")[0] in ENSEMBLES
 
 
-def is_linear_class(value: Any) -> bool:
-    """Return whether a checked option names a model of `sklearn.linear_model`."""
-    module = (class_path(model_name(value)) or "").partition(":")[0]
-    return module.startswith("sklearn.linear_model")
+def is_of_module(value: Any, module: str) -> bool:
+    """Return whether a checked option names a model of a module, such as `sklearn.tree`."""
+    return (class_path(model_name(value)) or "").partition(":")[0].startswith(module)
 
 
 def check_tuned(value: Any, values: Mapping[str, Sequence[Any]]) -> None:

@@ -311,7 +311,7 @@ def solve_linear(problem: Problem, progress: Progress) -> Solution:
         rates = problem.measured(problem.decisions(model))
         worst = problem.nearest_miss(rates[:, None])
         reason = f"no linear model satisfies all constraints: the best violates {worst}; "
-        reason += "another `model`, such as HistGradientBoostingRegressor, may satisfy them"
+        reason += "use a looser limit or another `model`, such as HistGradientBoostingRegressor"
         row = trace_row(1, problem.value(model), problem.worst_violation(rates), begun)
         return Solution({"estimate": model}, "infeasible", reason, trace=(row,))
     model = linear.model(found.v)

@@ -16,7 +16,7 @@ from ratecli.solvers.oracles.choice import (
     LINEAR_MODEL,
     RegressorOption,
     Scores,
-    is_linear_class,
+    is_of_module,
 )
 
 if TYPE_CHECKING:  # numpy is slow to import
@@ -75,9 +75,8 @@ class LeastSquares(Solver):
     def __post_init__(self) -> None:
         if self.scores is None and self.model != LINEAR_MODEL:  # record the resolved value
             folds: Scores = {"folds": DEFAULT_FOLDS}
-            object.__setattr__(
-                self, "scores", "in_sample" if is_linear_class(self.model) else folds
-            )
+            linear = is_of_module(self.model, "sklearn.linear_model")
+            object.__setattr__(self, "scores", "in_sample" if linear else folds)
         if isinstance(self.scores, Mapping) and "held_out" in self.scores:
             raise ValueError("'held_out' is for classifiers: write scores: {folds: 3}")
 

@@ -125,8 +125,9 @@ def shortfall_reason(
     factor = smallest_factor(passes, MAX_ROW_FACTOR, ROW_FACTOR_HALVINGS)
     name, end = prediction.owners[int(np.argmax(upper))], float(upper.max())
     known = np.isfinite(end)
-    bound = f"the smallest bound attainable is {end:+.4g}" if known else "its bound is infinite"
-    reason = f"no model is expected to pass the test of '{name}': {bound}, but must be at most 0"
+    bound = f"{end:.4g} > 0" if known else "infinite"
+    reason = f"no model is expected to pass the test of '{name}': "
+    reason += f"the smallest upper bound on its violation is {bound}"
     if factor is None:
         unknown = "there are too few training rows to tell how many would be enough"
         return f"{reason}; {'no number of rows would be enough' if known else unknown}"
