@@ -82,7 +82,7 @@ def parse_number(value: str | float) -> float:
 class Condition:
     """`age >= 30`, `sex = Female`, `applied < 2024-05-31`.
 
-    Several values mean any of them after `=`, none after `!=`. The other comparisons take a number
+    Several values mean any of them after `=`, none after `!=`, and are written with `in`. The other comparisons take a number
     or a date, with which as much of each cell is compared: 2024-05 includes all days of May.
     """
 
@@ -105,8 +105,9 @@ class Condition:
 
     def __str__(self) -> str:
         texts = [quote(v) if isinstance(v, str) else value_text(v) for v in self.values]
-        right = texts[0] if len(texts) == 1 else "(" + ", ".join(texts) + ")"
-        return f"{quote(self.column)} {self.op} {right}"
+        if len(texts) == 1:
+            return f"{quote(self.column)} {self.op} {texts[0]}"
+        return f"{quote(self.column)} {'in' if self.op == '=' else 'not in'} ({', '.join(texts)})"
 
     @property
     def atoms(self) -> tuple[Condition, ...]:
