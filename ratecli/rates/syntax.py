@@ -82,8 +82,9 @@ def parse_number(value: str | float) -> float:
 class Condition:
     """`age >= 30`, `sex = Female`, `applied < 2024-05-31`.
 
-    Several values mean any of them after `=`, none after `!=`, and are written with `in`. The other comparisons take a number
-    or a date, with which as much of each cell is compared: 2024-05 includes all days of May.
+    Several values mean any of them after `=`, none after `!=`, and are written with `in`. The other
+    comparisons take a number or a date, with which as much of each cell is compared: 2024-05
+    includes all days of May.
     """
 
     column: str

@@ -432,20 +432,26 @@ def incomplete_notes(ledger: Ledger) -> list[str]:
     return [f"Results of {why}: {ran:,} of {len(ledger.plan):,} planned trials have run."]
 
 
-def answer_sentences(ledger: Ledger) -> list[str]:
-    """Return the answer in words: an overview of several tasks, then a sentence for each of few."""
+def answer_sentences(ledger: Ledger, *, reasons: bool = True) -> list[str]:
+    """Return the answer in words: an overview of several tasks, then a sentence for each of few.
+
+    With `reasons`, sentences end with the reason why an algorithm found no solution.
+    """
     found, split = answers(ledger), answer_split(ledger)
     if not found:
         reason = _unsolved_reason(ledger, {})
-        return [f"No trial returned a model. {reason}." if reason else "No trial has results yet."]
+        if not reason:
+            return ["No trial has results yet."]
+        return [f"No trial returned a model.{f' {reason}.' * reasons}"]
     rows = SPLIT_WORDS.get(split, f"{split} rows")
     unsolved = _unsolved_tasks(ledger)
     total = len(found) + len(unsolved)
-    pairs = [(each.task, _sentence(ledger, each, rows, split, total)) for each in found]
-    pairs += [(task, f"no trial returned a model. {reason}.") for task, reason in unsolved]
+    shown = found if reasons else [replace(answer, reason="") for answer in found]
+    pairs = [(each.task, _sentence(ledger, each, rows, split, total)) for each in shown]
+    pairs += [(task, f"no trial returned a model.{f' {why}.' * reasons}") for task, why in unsolved]
     each = []
     for sentence, same in group_by(pairs, lambda pair: pair[1]).items():
-        points = ", ".join(format_point(task) for task, _ in same)
+        points = _points([task for task, _ in same])
         each.append(f"{points}: {sentence}" if points else sentence)
     if total == 1:
         return each
@@ -456,6 +462,14 @@ def answer_sentences(ledger: Ledger) -> list[str]:
         overview = _overview(ledger, total, found, kept, rows)
     more = len(each) - MAX_SENTENCES
     return [overview, *each[:MAX_SENTENCES], *([f"... {more} more in report.html."] * (more > 0))]
+
+
+def _points(tasks: Sequence[Mapping[str, Any]]) -> str:
+    """Return the values of tasks with the same names, such as `kappa = 1, 2`."""
+    names = list(tasks[0])
+    if len(names) != 1:
+        return "; ".join(map(format_point, tasks))
+    return f"{names[0]} = {', '.join(format_scalar(task[names[0]]) for task in tasks)}"
 
 
 def _overview(
@@ -540,7 +554,7 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int)
         does = "is confirmed to satisfy" if answer.is_uncertain else "satisfies"
         if answer.only_constant:
             start += " better than a constant"
-        what = "them" if total > 1 else f"{rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials"
+        what = rules if total > 1 else f"{rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials"
         closest = f"The closest is {best.name}, with {shown.name} {amount}; {count}."
         return f"{start} {does} {what}. {closest}{reason}"
     which = f"that satisfy {rules} on {rows}"

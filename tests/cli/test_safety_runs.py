@@ -35,6 +35,7 @@ def test_only_models_that_pass_have_metrics(folder, cli):
     failed = trials(folder)["unconstrained"]
     assert failed.status == "no_solution_found"
     assert f"no solution: unconstrained seed=0: {failed.reason}" in answer.out
+    assert answer.out.count(failed.reason) == 1
     quiet = cli("run", "exp.yaml", "--quiet")
     assert not quiet.out
     assert f"no solution: unconstrained seed=0: {failed.reason}" in quiet.err

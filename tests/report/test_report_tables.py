@@ -481,7 +481,7 @@ def test_the_answer_in_words():
         "new rows (test set): 0.3000 ± 0.2484 (+0.1000 against unconstrained); satisfied in 3 of 3 "
         "seeds."
     )
-    assert more[1].startswith("kappa = 2: no setting satisfies them. The closest is")
+    assert more[1].startswith("kappa = 2: no setting satisfies parity. The closest is")
     alone = {("a", ()): [(0.1, -1.0), (), None]}
     (sentence,) = answer_sentences(ledger_of(alone))
     assert sentence.endswith(": 0.1000; satisfied in 1 of 2 seeds (no model in 1).")
@@ -493,7 +493,7 @@ def test_the_answer_in_words():
     hopeless = {("a", (("kappa", k),)): [(0.1, 0.2)] for k in (1, 2)}
     first, same = answer_sentences(ledger_of(hopeless))
     assert first.startswith("No setting satisfies parity on new")
-    assert same.startswith("kappa = 1, kappa = 2: no setting satisfies them. The closest is")
+    assert same.startswith("kappa = 1, 2: no setting satisfies parity. The closest is")
     assert answer_sentences(ledger_of({("a", ()): [None]})) == ["No trial has results yet."]
     ledger = ledger_of({("a", ()): [()]})
     failed = {key: replace(each, reason="too few rows") for key, each in ledger.results.items()}
