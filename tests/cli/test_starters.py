@@ -505,6 +505,18 @@ def test_a_column_of_group_codes_is_a_category_where_it_is_a_feature(folder, cli
     assert load_experiment(folder / "two.yaml")[0].datasets["table"].categorical is None
 
 
+@pytest.mark.parametrize(("regions", "shown"), [(4, 8), (5, 0)])
+def test_the_table_of_results_has_the_rates_of_all_groups_or_of_none(folder, cli, regions, shown):
+    rows = (f"{k // 20 % 2},r{k % regions},{k % 13},{k % 3 > 0:d}\n" for k in range(800))
+    (folder / "o.csv").write_text("sex,region,x,y\n" + "".join(rows))
+    options = ("--data", "o.csv", "--label", "y", "--group", "sex", "--group", "region")
+    assert cli("init", "exp.yaml", *options).code == 0
+    experiment, _ = load_experiment(folder / "exp.yaml")
+    (table,) = experiment.report.tables
+    assert len(experiment.groups) == 2 * regions
+    assert sum(name.startswith("selection_rate_") for name in table.columns) == shown
+
+
 def test_a_table_whose_columns_are_all_used(folder, cli):
     (folder / "o.csv").write_text("x,y\n" + "".join(f"{k % 13},{k % 2}\n" for k in range(200)))
     assert cli("init", "exp.yaml", "--data", "o.csv", "--label", "y", "--goal", "recall").code == 0

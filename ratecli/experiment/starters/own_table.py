@@ -55,8 +55,8 @@ MIN_MSE_SHARE = 0.01
 """An mse below this share of the label's variance is reported as possibly out of reach."""
 TRAIN_SHARE = 2 / 3
 """Share of the rows that the starter file trains on."""
-MAX_COLUMNS = 8
-"""Number of metrics that the table of the results shows; `summary.csv` has all of them."""
+MAX_COLUMNS = 10
+"""With more metrics, the table of the results leaves out the rates of groups."""
 FEW_DATES = 10
 """Up to this number of dates are categories, such as the days of cohorts."""
 MAX_CATEGORIES = 50
@@ -508,14 +508,15 @@ def _write_starter(
         rules[rule] = goal.rule(measure, goal.limit_text if rules else "limit")
         metrics |= {shown: measure} if measure != error else {}
     metrics |= {"churn": "churn"} if request.deployed else {}
-    metrics |= {f"{rate}_{group}": f"{rate}[{group}]" for group in groups.conditions}
-    options: dict[str, Any] = {}
+    of_groups = {f"{rate}_{group}": f"{rate}[{group}]" for group in groups.conditions}
+    columns_shown = [*metrics, *(of_groups if len(metrics | of_groups) <= MAX_COLUMNS else ())]
+    metrics |= of_groups
+    # without a score, the baseline is the kind of model that the others train
+    options: dict[str, Any] = {
+        "unconstrained": {"loss": "squared" if request.target else "logistic"}
+    }
     if request.score:
         options = {name: {"model": {"score": request.score}} for name in algorithms}
-    elif request.target:
-        options = {"unconstrained": {"loss": "squared"}}
-    else:  # the kind of model that the others train
-        options = {"unconstrained": {"loss": "logistic"}}
     entries = [
         f"  - {_yaml({each: options[each]} if each in options else each)}"
         + f"  # {why}" * bool(why)
@@ -545,7 +546,7 @@ def _write_starter(
         target=target.limit_text,
         algorithms="\n".join(entries),
         metrics=_yaml_lines(metrics),
-        columns=", ".join([*list(metrics)[:MAX_COLUMNS], *(f"violation.{rule}" for rule in rules)]),
+        columns=", ".join([*columns_shown, *(f"violation.{rule}" for rule in rules)]),
         shown=[*metrics, "limit"][1],
     )
 
