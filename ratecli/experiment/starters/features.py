@@ -1,0 +1,217 @@
+"""The columns that `ratecli init` uses as features, and why it leaves out the others."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
+
+from ratecli.datasets.columns import as_float_array, is_text
+from ratecli.experiment.starters.groups import Groups
+from ratecli.experiment.starters.notes import format_counts, format_rows, quoted
+from ratecli.experiment.starters.options import StarterOptions
+from ratecli.rates.resolve import MIN_ROWS
+from ratecli.rates.sample import Floats
+from ratecli.rates.syntax import SPLITS, is_date, parse_number
+
+MAX_FEATURES_SHOWN = 12
+FEW_DATES = 10
+"""Up to this number of dates are categories, such as the days of cohorts."""
+MAX_CATEGORIES = 50
+"""Maximum number of values of a text column to be used as a feature, one indicator each."""
+DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
+"""Texts that are dates, perhaps with a time."""
+THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(,\d{3})+")
+"""Numbers with commas between thousands; `0,125` has a decimal comma."""
+DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
+WEIGHT = re.compile(r'"(.*[ _])?weight"', re.IGNORECASE)
+ID = re.compile(r"(.*[ _-])?(id|ID|Id|key)|.*[a-z]I[dD]")
+"""Names of columns that identify rows."""
+MAX_STRAY_SHARE = 0.1
+"""Largest share of texts in a column of numbers."""
+MIN_EQUAL_PAIRS = 10
+"""Numbers that all differ are IDs if random ones would have more equal pairs than this."""
+LEAK_AREA = 0.99
+"""Area under the ROC curve of a feature alone above which it is reported."""
+MIN_KNOWN_NUMBERS = 10
+"""Minimum number of known values of a numeric feature, so that training rows have some."""
+OTHER_PARTS = "another column of train and test"
+GAPS = "some values are missing, and only the score is used"
+IN_USE = "decisions in use; to use them as a feature, too, copy the column under another name"
+
+
+@dataclass(frozen=True)
+class Features:
+    """The columns of a user's table that a model may read.
+
+    Attributes
+    ----------
+    request
+        The options of `ratecli init`.
+    used
+        The features, by name; none if an existing score is used.
+    left_out
+        Why each of the other columns is no feature, by name.
+    hidden
+        The columns of groups, if they are no features.
+    codes
+        The features whose numbers are categories.
+    split_by
+        The column that says which rows to train and to test on; "" if there is none.
+    """
+
+    request: StarterOptions
+    used: pd.DataFrame
+    left_out: Mapping[str, str]
+    hidden: Sequence[str]
+    codes: Sequence[str]
+    split_by: str
+
+    def keys(self) -> dict[str, Any]:
+        """Return the keys of the data set."""
+        keys: dict[str, Any] = {
+            "scores": [self.request.score] if self.request.score else [],
+            "drop": [*self.hidden, *self.left_out],
+            "missing": "mean" if self._empty(numbers=True) else [],
+            "categorical": list(self.codes),
+        }
+        return {key: value for key, value in keys.items() if value != []}
+
+    def notes(self, label: Floats) -> Iterator[str]:
+        """Name the features, the other columns with the reasons, and what to check."""
+        if self.split_by:
+            yield f"split    {quoted(self.split_by)} says which rows to train and to test on"
+        if self.request.target and self.request.group:
+            yield "features include the groups: add them to drop to estimate without them"
+        if self.request.score:
+            return
+        names = [quoted(each) for each in self.used]
+        more = f", ... ({len(names)} in all)" if len(names) > MAX_FEATURES_SHOWN else ""
+        yield f"features {', '.join(names[:MAX_FEATURES_SHOWN])}{more}"
+        in_use = {self.request.deployed: IN_USE} if self.request.deployed else {}
+        for name, reason in {**self.left_out, **in_use}.items():
+            yield f"left out {quoted(name)}: {reason}"
+        for name in self.codes:
+            yield f"codes    {quoted(name)}: categories, not numbers"
+        for name in filter(WEIGHT.fullmatch, names):
+            way = f"add `weight: {name}` to the data set, and drop it"
+            yield f"check    {name}: if it weighs rows, {way}"
+        for line in _leaks(self.used, label) if self.request.label else ():
+            yield f"check    {line}"
+        if gaps := self._empty(numbers=True):
+            yield f"missing  {format_counts(gaps)}: set to the mean, and marked by a feature"
+        if unknown := self._empty(numbers=False):
+            yield f"missing  {format_counts(unknown)}: a category of its own"
+
+    def _empty(self, *, numbers: bool) -> dict[str, int]:
+        """Return the number of empty cells of each column of numbers, or of texts, that has any."""
+        empty = self.used.isna().sum()
+        return {
+            str(name): rows
+            for name, rows in empty.items()
+            if rows and is_numeric_dtype(self.used[name]) == numbers
+        }
+
+
+def find_features(frame: pd.DataFrame, request: StarterOptions, groups: Groups) -> Features:
+    """Return the features of a table, and why other columns are none."""
+    # without the groups as features, mean errors of groups can hardly be equal
+    hidden = () if request.target else request.group
+    others = [name for name in request.columns if name in hidden or name not in request.group]
+    columns = frame.drop(columns=list(dict.fromkeys(others)))
+    split_by = next((str(name) for name in columns if _has_parts(columns[name])), "")
+    columns = columns.drop(columns=[split_by] if split_by else [])
+    if request.score:
+        numbers = columns.select_dtypes("number")  # unused, so gaps in them do not matter
+        left_out = {str(each): GAPS for each in numbers if numbers[each].isna().any()}
+        used = columns.drop(columns=[*columns])
+    else:
+        reasons = {
+            str(each): OTHER_PARTS if _has_parts(column) else _unusable_reason(column)
+            for each, column in columns.items()
+        }
+        left_out = {each: reason for each, reason in reasons.items() if reason}
+        used = columns.drop(columns=[*left_out])
+    codes = [str(name) for name in used if _is_code(used[name], groups)]
+    return Features(request, used, left_out, hidden, codes, split_by)
+
+
+def _has_parts(column: pd.Series) -> bool:
+    """Whether a column says which rows to train on and to test on."""
+    return is_text(column) and {"train", "test"} <= set(column) <= set(SPLITS)
+
+
+def _is_code(column: pd.Series, groups: Groups) -> bool:
+    """Whether a feature is a column of groups with more than two values, whole numbers."""
+    if is_text(column) or column.name not in groups.columns or column.name in groups.bins:
+        return False
+    known = column.dropna()
+    return known.nunique() > 2 and bool((known % 1 == 0).all())
+
+
+def _unusable_reason(column: pd.Series) -> str:
+    """Return why a column cannot be a feature as it is, "" if it can."""
+    if is_text(column):
+        words = sorted(set(column) - {None})
+        if len(words) > FEW_DATES and all(map(DATE.fullmatch, words)):
+            way = "dates: to train with them, add numbers such as a year or an age"
+            newest = f"; `split: {{order: {quoted(column.name)}, test: 1/3}}` tests on the newest"
+            return way + newest * all(map(is_date, words))
+        if len(words) <= MAX_CATEGORIES:
+            return ""
+        if all(map(THOUSANDS.fullmatch, words)):
+            way = "write them without (pandas: read_csv(FILE, thousands=','))"
+            return f"numbers with commas between thousands: {way}"
+        if all(map(DECIMAL_COMMA.fullmatch, words)):
+            way = "write them with a point (pandas: read_csv(FILE, decimal=','))"
+            return f"numbers with a decimal comma: {way}"
+        others = [word for word in words if math.isnan(parse_number(word))]
+        if 0 < len(others) <= MAX_STRAY_SHARE * len(words):
+            return f"numbers, except for {quoted(others[0])}: leave such cells empty"
+        if len(words) < len(column):
+            return f"{len(words)} different texts, too many for categories"
+        return f"{len(words)} different texts: probably a row ID"
+    return _unusable_numbers(as_float_array(column), str(column.name))
+
+
+def _unusable_numbers(values: Floats, name: str) -> str:
+    """Return why numbers (n,) cannot be a feature, "" if they can."""
+    count = int(np.isfinite(values).sum())
+    if count < min(len(values), MIN_KNOWN_NUMBERS):
+        return f"only {format_rows(count)} with a number: fill in more to use it"
+    if len(values) > 1 and (np.diff(values) == 1).all():
+        return "consecutive row numbers"
+    if not len(np.unique(values)) == len(values) == count > MIN_ROWS:
+        return ""
+    dense = 2 * MIN_EQUAL_PAIRS * np.ptp(values) < len(values) ** 2
+    is_id = (dense and (values % 1 == 0).all()) or ID.fullmatch(name)
+    return "a different number in each row: probably a row ID" if is_id else ""
+
+
+def _leaks(features: pd.DataFrame, label: Floats) -> Iterator[str]:
+    """Say which features alone nearly determine the label."""
+    known = ~np.isnan(label)
+    for name, column in features.items():
+        score = _category_means(column, label) if is_text(column) else as_float_array(column)
+        both = known & np.isfinite(score)
+        if len(np.unique(label[both])) < 2:
+            continue
+        yes, ranks = label[both] == 1, pd.Series(score[both]).rank()
+        area = (ranks[yes].mean() - (yes.sum() + 1) / 2) / (~yes).sum()  # of the ROC curve
+        if max(area, 1 - area) > LEAK_AREA:
+            yield (
+                f"{quoted(name)} alone predicts the label (AUC {max(area, 1 - area):.4f}): "
+                "add it to drop if it is unknown when decisions are made"
+            )
+
+
+def _category_means(column: pd.Series, label: Floats) -> Floats:
+    """Return the mean label (n,) of the rows with the same text."""
+    means = pd.Series(label).groupby(column.to_numpy(), dropna=False).transform("mean")
+    return means.to_numpy(dtype=np.float64)
