@@ -168,6 +168,10 @@ class Case:
         yield ("objective",), self.objective
         yield from ((("constraints", goal.name), goal) for goal in self.constraints)
 
+    def model_versions(self) -> dict[str, str]:
+        """Return the versions of the packages, other than scikit-learn, whose models are fitted."""
+        return dict(ChainMap(*(model_versions(each.solver) for each in self.by_setting())))
+
     def expressions(self) -> Iterator[tuple[Loc, Expression]]:
         """Yield each expression of the file with its location."""
         yield from ((loc, goal.expression) for loc, goal in self.located_goals())
@@ -247,7 +251,7 @@ def case_key_content(case: Case) -> dict[str, Any]:
     needs, plugin = algorithm.needs, algorithm.plugin
     optional = {
         "needs": {needs: metadata.version(needs)} if needs else None,
-        "models": dict(ChainMap(*(model_versions(each.solver) for each in case.by_setting()))),
+        "models": case.model_versions(),
         "tune": case.settings
         and {
             "version": TUNING_VERSION,

@@ -39,18 +39,20 @@ def build_manifest(
     folder: Path,
     deployed_model: bytes | None = None,
     plugins: Sequence[Mapping[str, str]] = (),
+    models: Mapping[str, str] = {},
 ) -> dict[str, Any]:
     """Return the manifest stored with the results.
 
     `data` holds the digests; `folder` may be in a Git repository. `deployed_model` is the stored
-    classifier that the run compares with; `plugins` lists the plugins in use with their versions.
+    classifier that the run compares with; `plugins` lists the plugins in use with their versions,
+    and `models` the versions of other packages whose models are fitted.
     Environment variables are not recorded, since they may hold secrets.
     """
     return {
         "command": list(command),
         "started": _utc(started),
         "ended": _utc(ended) if ended else None,
-        "versions": code_versions() | {"pandas": _version("pandas")},
+        "versions": code_versions() | {"pandas": _version("pandas"), **models},
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "platform": platform.platform(),
         "machine": platform.machine(),

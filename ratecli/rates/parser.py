@@ -330,7 +330,7 @@ class _Parser:
         if not close:
             return (parse(),)
         found = self.listed(parse)
-        self.expect(close, what)
+        self.expect(close, what, _SPACES)
         return found
 
     def slice_item(self) -> SliceItem:

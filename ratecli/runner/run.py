@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -248,6 +248,9 @@ class ExperimentRun:
             folder=Path.cwd(),
             deployed_model=prepared.deployed_model,
             plugins=used_plugins(prepared),
+            models=dict(
+                ChainMap(*(each.payload.case.model_versions() for each in prepared.plan.tasks))
+            ),
         )
         atomic_write(folder / "manifest.json", json.dumps(record, indent=2) + "\n")
 

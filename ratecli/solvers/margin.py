@@ -5,32 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, linprog
-from scipy.special import ndtr, ndtri
+from scipy.optimize import linprog
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import ratio_sum
 from ratecli.rates.analysis import Goal
-from ratecli.rates.matrix import PRIOR_ROWS, unseen_variance
-from ratecli.rates.tangent import any_undefined, tangent, values
 from ratecli.solvers.base import JudgedRows, Progress, Solution, Solver
+from ratecli.solvers.judges import (
+    PLAIN_JUDGE,
+    UNDEFINED_SHORTFALL,
+    Judge,
+    NormalJudge,
+    SafetyTestJudge,
+)
 from ratecli.solvers.oracles.unseen import folds_of
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.prediction import predict_safety_test
-from ratecli.solvers.seldonian.scores import (
-    DecisionOutputs,
-    ModelOutputs,
-    mean_label,
-    score_model_of,
-)
-from ratecli.solvers.seldonian.solver import PASS_KEY
+from ratecli.solvers.seldonian.scores import mean_label
 
-GUARD_VERSION = 13
+GUARD_VERSION = 14
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of times that a problem is solved."""
@@ -38,17 +35,10 @@ DEFAULT_LEVEL = 0.9
 """Level of constraints that hold on new rows."""
 HALVINGS = 4
 """Number of times that rows are halved to estimate a bias."""
-EXTRA_NOISE = 1.1
-"""Standard deviation of violations on new rows, as a multiple of their standard errors.
-
-It was 1.0 for thresholds of groups on a linear score, 1.2 for boosted trees and mixtures.
-"""
 MAX_COST = 0.25
 """Largest share of the gain over the best constant decision that a margin may cost."""
-SHARES = (0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
-"""Shares of standard errors that are tried if there are too few rows."""
-MAX_DEVIATES = 40.0
-"""Largest multiple of a standard error that is added; the normal probability beyond is 0."""
+SHARES = (0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
+"""Shares of standard errors that are tried if there are too few rows: up to 25 times as many."""
 PATH_STEPS = 15
 """Number of equal steps from no margin to the one that passes a safety test as often as `aim`."""
 SAFER_STEPS = 6
@@ -63,8 +53,6 @@ MAX_IGNORED_SHORTFALL = 1e-5
 """Largest shortfall that counts as none."""
 INFEASIBLE_PROGRAM = 2
 """Status with which `linprog` reports that a problem is infeasible."""
-UNDEFINED_SHORTFALL = 1.0
-"""Shortfall of an undefined constraint: the most by which a rate can exceed a limit."""
 Holds = Literal["train", "validation", "new_rows"]
 USABLE_STATUSES = {"solved", "iteration_limit"}
 
@@ -142,9 +130,9 @@ def solve_with_margin(
         search = _Search(solver, problem, problem, rng, progress, math.inf, needs_level=False)
         return _with_path(search.solve, first, 0.0, -_margin_of_test(guard, problem, first))
     rows = _judging_rows(guard, problem)
-    judge: Judge = _NormalJudge(guard.level)
+    judge: Judge = NormalJudge(guard.level)
     if guard.aim is not None:
-        judge = _SafetyTestJudge(problem, guard.aim, len(first.variants))
+        judge = SafetyTestJudge(problem, guard.aim, len(first.variants))
     constant = _best_constant(problem, rows, judge)
     search = _Search(solver, problem, rows, rng, progress, constant, guard.level is not None)
     chosen = _choose_margin(search, guard, first, judge)
@@ -156,7 +144,7 @@ def solve_with_margin(
 def _choose_margin(search: _Search, guard: MarginSpec, first: Solution, judge: Judge) -> _Attempt:
     """Return the attempt that is chosen; its solution has no variants if none is useful."""
     plain = search.attempt(first, judge)
-    if isinstance(judge, _NormalJudge) and guard.holds == "new_rows":
+    if isinstance(judge, NormalJudge) and guard.holds == "new_rows":
         if search.problem.stream is None:
             judge = replace(judge, bias=_bias(search, plain.upper))
         if plain.objective < search.limit:
@@ -165,12 +153,10 @@ def _choose_margin(search: _Search, guard: MarginSpec, first: Solution, judge: J
     tried = search.run(plain, judge)
     useful = [each for each in tried if search.is_useful(each)]
     best = min(useful or tried, key=lambda each: (each.missed, each.objective))
-    if isinstance(judge, _NormalJudge) and judge.level is not None and (best.missed or not useful):
-        # a compromise is closest to satisfying the constraint that prevents a solution
+    if isinstance(judge, NormalJudge) and judge.level is not None and (best.missed or not useful):
         blocked = [each for each in tried if each.missed and not search.is_useful(each)]
         last = (blocked or [best])[-1]
-        rule = f"'{last.name}'{last.rates}"
-        return best._replace(solution=_refuse(search, tried, judge, rule))
+        return best._replace(solution=_refuse(search, tried, judge, f"'{last.name}'{last.rates}"))
     found = best.solution
     if best.missed or found.status not in USABLE_STATUSES:
         judged = "in the predicted safety test" if guard.aim else f"on {guard.holds} rows"
@@ -193,8 +179,8 @@ def _margin_of_test(guard: MarginSpec, problem: Problem, solution: Solution) -> 
     if problem.safety_test.method != "pieces" or of != {"decision"}:
         return np.zeros(len(pieces))
     decisions = problem.decisions(solution.main)
-    upper = _SafetyTestJudge(problem, guard.aim)(problem, decisions)
-    return np.maximum(upper - _PLAIN(problem, decisions), 0.0)
+    upper = SafetyTestJudge(problem, guard.aim)(problem, decisions)
+    return np.maximum(upper - PLAIN_JUDGE(problem, decisions), 0.0)
 
 
 def _with_path(
@@ -298,7 +284,7 @@ class _Search:
         judged = solution.judged if self.rows is problem else None
         judged = judged or JudgedRows(self.rows, self.rows.decisions(main))
         objective = float(np.nan_to_num(problem.value(main), nan=np.inf))
-        plain = _PLAIN(*judged)
+        plain = PLAIN_JUDGE(*judged)
         by = np.broadcast_to(by, plain.shape)
         unjudged = _Attempt(math.inf, objective, "", "", plain, plain, solution, by, judged)
         return self.judge_again(unjudged, judge)
@@ -326,12 +312,11 @@ class _Search:
         return satisfied and attempt.objective < self.limit
 
 
-def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, rule: str) -> Solution:
-    """Return a solution that says how many rows are needed for a rule to hold.
+def _refuse(search: _Search, tried: Sequence[_Attempt], judge: NormalJudge, worst: str) -> Solution:
+    """Return a solution that says how many rows are needed for all constraints to hold.
 
-    Standard errors and biases fall with the root of the number of rows: with 1 / share^2 times as
-    many rows, they are `share` times as large.
-    If a model found for more rows satisfies the judge with these rows, return it instead.
+    If a model found for more rows satisfies the judge with these rows, return it instead. `worst`
+    is the constraint that the last attempt violated most.
     """
     problem = search.problem
     kind = "decision" if problem.label_range is None else "prediction"
@@ -340,6 +325,48 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, rul
             f"without a margin, the model is no better than a constant {kind} that satisfies "
             f"the constraints on new rows with probability {judge.level:g}"
         )
+    useful, share = _with_more_rows(search, tried, judge)
+    if useful and not search.judge_again(useful, judge).missed:
+        return useful.solution
+    where = "training" if search.rows is problem else "validation"
+    wanted = f"on new rows with probability {judge.level:g}"
+    if search.rows is problem and math.isfinite(search.limit):
+        wanted += f" without losing over {MAX_COST:.0%} of the model's gain over a constant {kind}"
+    rules, them = worst, "it"
+    if len(problem.constraints) > 1:  # the worst need not be the one that cannot be satisfied
+        rules, them = "all constraints", "them"
+        wanted += f" ({worst} is violated most)"
+    counts = search.rows.counts
+    rows = search.rows.rates.sums.shape[1] if counts is None else round(counts.sum())
+    more = f"{float(f'{rows / share**2:.2g}'):.0f}"
+    if useful:
+        return _no_solution(
+            f"too few {where} rows for {rules} to hold {wanted}: at least about {more} are needed "
+            f"instead of {rows}; use more rows, such as a larger training share (`split`), or a "
+            "looser limit"
+        )
+    # the mean label counts although it may violate constraints
+    plain = PLAIN_JUDGE if problem.label_range is None else lambda *_: np.zeros(1)
+    if tried[0].objective >= _best_constant(problem, problem, plain):
+        return _no_solution(
+            f"with these features, no useful model satisfies {rules} on new rows: even on training "
+            f"rows alone, one that satisfies {them} is no better than a constant {kind}"
+        )
+    return _no_solution(
+        f"no margin makes {rules} hold {wanted}, and {more} {where} rows instead of {rows} would "
+        "not be enough: use a looser limit, or another objective"
+    )
+
+
+def _with_more_rows(
+    search: _Search, tried: Sequence[_Attempt], judge: NormalJudge
+) -> tuple[_Attempt | None, float]:
+    """Return the best useful model without shortfall for the fewest rows that allow one, if any.
+
+    Standard errors and biases fall with the root of the number of rows: with 1 / share^2 times as
+    many rows, they are `share` times as large. Such numbers of rows are lower bounds: a model also
+    adapts less to more rows. Also return that share, or the smallest one tried.
+    """
 
     def keep(tried: Sequence[_Attempt]) -> list[_Attempt]:
         return [each for each in tried if search.is_useful(each) and not each.missed]
@@ -357,37 +384,7 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: _NormalJudge, rul
             break
         else:
             fewest = k + 1
-    where = "training" if search.rows is problem else "validation"
-    wanted = f"on new rows with probability {judge.level:g}"
-    if search.rows is problem and math.isfinite(search.limit):
-        wanted += f" without losing over {MAX_COST:.0%} of the model's gain over a constant {kind}"
-    counts = search.rows.counts
-    rows = search.rows.rates.sums.shape[1] if counts is None else round(counts.sum())
-    if useful is None:
-        # the mean label counts although it may violate constraints
-        plain = _PLAIN if problem.label_range is None else lambda *_: np.zeros(1)
-        constant = _best_constant(problem, problem, plain)
-        if tried[0].objective >= constant:
-            return _no_solution(
-                f"with these features, {rule} cannot hold on new rows: even on training rows "
-                f"alone, the model that satisfies it is no better than a constant {kind}"
-            )
-        most_rows = _two_digits(rows / SHARES[-1] ** 2)
-        return _no_solution(
-            f"no margin makes {rule} hold {wanted}, and {most_rows} {where} rows instead of "
-            f"{rows} would not be enough: use a looser limit, or another objective"
-        )
-    if not search.judge_again(useful, judge).missed:
-        return useful.solution
-    needed = _two_digits(rows / SHARES[most] ** 2)
-    return _no_solution(
-        f"too few {where} rows for {rule} to hold {wanted}: about {needed} are needed instead of "
-        f"{rows}; use more rows, such as a larger training share (`split`), or a looser limit"
-    )
-
-
-def _two_digits(value: float) -> str:
-    return f"{float(f'{value:.2g}'):.0f}"
+    return useful, SHARES[min(most, len(SHARES) - 1)]
 
 
 def _no_solution(reason: str) -> Solution:
@@ -418,7 +415,7 @@ def _best_constant(problem: Problem, rows: Problem, judge: Judge) -> float:
     Its rates of 0 and 1 are known to be the population's. The constant of numeric labels is their
     mean.
     """
-    if isinstance(judge, _NormalJudge):
+    if isinstance(judge, NormalJudge):
         judge = replace(judge, prior=0.0, undefined=-UNDEFINED_SHORTFALL)
     trained, judged = (each.rates.sums.shape[1] for each in (problem, rows))
     found = [
@@ -468,111 +465,10 @@ def _bias(search: _Search, by: Array) -> Array:
             if solution.variants:
                 main = solution.main
                 own_rows, own_decisions = solution.judged or (fitted, fitted.decisions(main))
-                there = _PLAIN(new, new.decisions(main))
-                found.append((there - _PLAIN(own_rows, own_decisions)) / math.sqrt(2))
+                there = PLAIN_JUDGE(new, new.decisions(main))
+                found.append((there - PLAIN_JUDGE(own_rows, own_decisions)) / math.sqrt(2))
     mean = np.mean(found, axis=0) if found else np.zeros(len(by))
     return np.asarray(np.maximum(mean, 0.0))
-
-
-class Judge(Protocol):
-    """Says by how much decisions violate constraints."""
-
-    def __call__(self, rows: Problem, decisions: Array) -> Array:
-        """Return the violation (J,) of each piece by decisions (n,) on rows, with its margin."""
-
-
-class _SafetyTestJudge:
-    """Judges by the predicted result of a safety test, which must pass with probability `aim`.
-
-    Each piece of the constraints is tested as a separate constraint. Unless the test's method is
-    `pieces`, the pieces share their constraint's delta equally. A joint guarantee divides it among
-    `variants`.
-    """
-
-    def __init__(self, problem: Problem, aim: float, variants: int = 1) -> None:
-        spec, alone, delta = problem.safety_test, list[Goal](), dict[str, float]()
-        assert spec is not None
-        for goal in problem.constraints:
-            for piece in goal.pieces:
-                name, shared = str(len(alone)), spec.method != "pieces"
-                alone.append(replace(goal, name=name, expression=piece, pieces=(piece,)))
-                delta[name] = spec.delta[goal.name] / (len(goal.pieces) if shared else 1)
-                delta[name] /= variants if spec.joint else 1
-        self._test, self._aim, self._alone = replace(spec, delta=delta), aim, tuple(alone)
-
-    def __call__(self, rows: Problem, decisions: Array) -> Array:
-        parts = replace(rows, constraints=self._alone, safety_test=self._test)
-        outputs: ModelOutputs = DecisionOutputs(decisions)
-        if rows.label_range is not None:
-            outputs = score_model_of(rows).outputs(decisions)
-        prediction = predict_safety_test(parts, self._test, outputs, {PASS_KEY: self._aim})
-        upper = prediction.at(outputs).upper
-        starts = [prediction.owners.index(goal.name) for goal in self._alone]
-        ends = np.where(np.isfinite(upper), upper, UNDEFINED_SHORTFALL)
-        return np.asarray(np.maximum.reduceat(ends, starts))
-
-
-@dataclass(frozen=True)
-class _NormalJudge:
-    """Judges by violations plus a bias (J,) and a multiple of standard errors (delta method).
-
-    `share` is the share of the standard errors that counts, `prior` as `PRIOR_ROWS`.
-    """
-
-    level: float | None = None
-    bias: Array | float = 0.0
-    share: float = 1.0
-    prior: float = PRIOR_ROWS
-    undefined: float = UNDEFINED_SHORTFALL
-
-    def __call__(self, rows: Problem, decisions: Array) -> Array:
-        index, rates = rows.rates.index(), rows.measured(decisions)
-        undefined = np.repeat(
-            [any_undefined(goal.ratios, rates[:, None], index).any() for goal in rows.constraints],
-            [len(goal.pieces) for goal in rows.constraints],
-        )
-        plain = np.array([values(piece, rates[:, None], index)[0] for piece in rows.pieces])
-        biased = np.asarray(np.where(undefined, np.nan, plain) + self.bias)
-        if self.level is not None:
-            slopes = [tangent(piece, rates, index).slopes for piece in rows.pieces]
-            errors = self._errors(rows, decisions, rates, np.array(slopes))
-            errors = np.where(undefined, 0.0, errors)
-            biased = biased + _deviates(biased, errors, self.level) * errors
-        return np.asarray(np.nan_to_num(biased, nan=self.undefined))
-
-    def _errors(self, rows: Problem, decisions: Array, rates: Array, slopes: Array) -> Array:
-        """Return the standard errors (J,) of pieces with gradients `slopes` (J, K)."""
-        matrix = rows.rates
-        if rows.label_range is None:
-            known = matrix.standard_error(slopes, decisions, rows.counts)
-            added = slopes**2 @ unseen_variance(rates, matrix.totals, self.prior)
-        else:
-            known = matrix.standard_error_of(slopes, rows.measurements(decisions))
-            added = np.zeros(len(slopes))
-        return np.asarray(self.share * EXTRA_NOISE * np.hypot(known, np.sqrt(added)))
-
-
-_PLAIN = _NormalJudge()
-
-
-def _deviates(violations: Array, errors: Array, level: float) -> float:
-    """Return the smallest c for which pieces that are c standard errors below 0 hold at the level.
-
-    All pieces (J,) then hold with the probability `level`: the probabilities of violating single
-    ones are added up (Bonferroni), and a piece that is further below 0 counts with its own. If the
-    present sum is small enough, c is what the piece with the largest probability needs beside the
-    others.
-    """
-    room = np.full(len(errors), np.inf)
-    np.divide(-violations, errors, out=room, where=errors > 0)
-    chances, allowed = ndtr(-room), 1 - level
-    if chances.sum() <= allowed:
-        return float(-ndtri(allowed - (chances.sum() - chances.max())))
-
-    def excess(c: float) -> float:
-        return float(ndtr(-np.fmax(room, c)).sum()) - allowed
-
-    return float(brentq(excess, 0.0, MAX_DEVIATES))
 
 
 def _tighten_problem(problem: Problem, by: Array) -> Problem:

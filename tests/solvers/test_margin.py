@@ -18,19 +18,16 @@ from ratecli.solvers.base import JudgedRows, Solution, Solver
 from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.solver import Mixture
+from ratecli.solvers.judges import EXTRA_NOISE, NormalJudge, SafetyTestJudge, _deviates
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.margin import (
-    EXTRA_NOISE,
     MAX_SPARE_ROOM,
     MarginSpec,
     _Attempt,
     _best_constant,
     _bias,
     _can_hold,
-    _deviates,
     _next_step,
-    _NormalJudge,
-    _SafetyTestJudge,
     _Search,
     solve_with_margin,
 )
@@ -152,7 +149,8 @@ def test_too_few_rows_for_a_margin_are_no_solution():
         assert guarded(given).status == "solved"
         found = guarded(given, "new_rows", level=0.99)
         assert (found.status, bool(found.variants)) == (status, status == "solved")
-        assert found.reason.startswith("too few training rows for '") == (copies == 1)
+        assert found.reason.startswith("too few training rows for all con") == (copies == 1)
+        assert ("('f' is violated most)" in found.reason) == (copies == 1)
 
 
 def test_a_model_no_better_than_a_constant_does_not_call_for_more_rows():
@@ -181,7 +179,7 @@ def test_a_rate_of_one_over_few_rows_is_not_certain(positives):
         np.cumsum((rows.label > 0) & (rows.group == "a")) <= positives, rows.group, "b"
     )
     given = problem(Rows(rows.X, rows.label, group), Rules({"r": "tpr[g=a] >= 0.9"}))
-    (upper,) = _NormalJudge(0.9)(given, np.ones(200))
+    (upper,) = NormalJudge(0.9)(given, np.ones(200))
     count = given.rates.totals[[leaf.rate.name for leaf in given.rates.leaves].index("tpr")]
     near = (count + 1) / (count + 2)
     error = EXTRA_NOISE * np.sqrt(near * (1 - near) / count)
@@ -253,7 +251,7 @@ def test_a_model_that_misses_tightened_constraints_is_no_answer():
     given = split_problem(0, Rules({"p": "0.5 <= positive_rate <= 0.51"}), n=100)
     found = guarded(replace(given, validation=given), "validation", level=0.99)
     assert found.status == "no_solution_found"
-    assert "10000 validation rows instead of 100 would not be enough" in found.reason
+    assert "2500 validation rows instead of 100 would not be enough" in found.reason
 
 
 def test_infeasible_constraints_stay_infeasible():
@@ -341,7 +339,7 @@ def test_infinite_bound_does_not_tighten_without_end():
     rules = Rules({"p": "precision[g=a] <= precision[g=c] + 0.1"})
     given = replace(split_problem(0, rules, n=100), safety_test=SafetyTestSpec({"p": 0.05}, rows=2))
     plain = first(guarded(given))
-    short = _SafetyTestJudge(given, 0.9)(given, given.decisions(plain))
+    short = SafetyTestJudge(given, 0.9)(given, given.decisions(plain))
     assert short.tolist() == [1.0]
     found = guarded(given, aim=0.9)
     assert found.status == "iteration_limit"
@@ -369,7 +367,7 @@ def test_a_constant_that_leaves_a_rule_undefined_counts_as_in_reports():
     nobody = ratio.value_of(np.zeros(len(ratio.X)))
     assert nobody < ratio.value_of(np.ones(len(ratio.X)))
     for given in (ratio, factor):
-        assert _best_constant(given, given, _NormalJudge(0.9)) == nobody
+        assert _best_constant(given, given, NormalJudge(0.9)) == nobody
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.matrix import build_rate_matrix, measure
 from ratecli.rates.tangent import tangent
 from ratecli.sampling.rows import load_trial_data
-from ratecli.solvers.margin import EXTRA_NOISE
+from ratecli.solvers.judges import EXTRA_NOISE
 
 BASE = """
 name: streams

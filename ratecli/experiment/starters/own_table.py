@@ -34,7 +34,8 @@ from ratecli.experiment.starters.options import Starter, StarterOptions
 from ratecli.rates.sample import Floats
 from ratecli.rates.syntax import quote
 from ratecli.rates.table import MEASURES
-from ratecli.solvers.margin import DEFAULT_LEVEL, EXTRA_NOISE
+from ratecli.solvers.judges import EXTRA_NOISE
+from ratecli.solvers.margin import DEFAULT_LEVEL
 
 MIN_MSE_SHARE = 0.01
 """An mse below this share of the label's variance is reported as possibly out of reach."""

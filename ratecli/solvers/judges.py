@@ -1,0 +1,130 @@
+"""By how much decisions violate constraints on new rows, or in a safety test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from ratecli.models.base import Array
+from ratecli.rates.analysis import Goal
+from ratecli.rates.matrix import PRIOR_ROWS, unseen_variance
+from ratecli.rates.tangent import any_undefined, tangent, values
+from ratecli.solvers.problem import Problem
+from ratecli.solvers.seldonian.prediction import predict_safety_test
+from ratecli.solvers.seldonian.scores import DecisionOutputs, ModelOutputs, score_model_of
+from ratecli.solvers.seldonian.solver import PASS_KEY
+
+EXTRA_NOISE = 1.1
+"""Standard deviation of violations on new rows, as a multiple of their standard errors.
+
+It was 1.0 for thresholds of groups on a linear score, 1.2 for boosted trees and mixtures.
+"""
+MAX_DEVIATES = 40.0
+"""Largest multiple of a standard error that is added; the normal probability beyond is 0."""
+UNDEFINED_SHORTFALL = 1.0
+"""Shortfall of an undefined constraint: the most by which a rate can exceed a limit."""
+
+
+class Judge(Protocol):
+    """Says by how much decisions violate constraints."""
+
+    def __call__(self, rows: Problem, decisions: Array) -> Array:
+        """Return the violation (J,) of each piece by decisions (n,) on rows, with its margin."""
+
+
+class SafetyTestJudge:
+    """Judges by the predicted result of a safety test, which must pass with probability `aim`.
+
+    Each piece of the constraints is tested as a separate constraint. Unless the test's method is
+    `pieces`, the pieces share their constraint's delta equally. A joint guarantee divides it among
+    `variants`.
+    """
+
+    def __init__(self, problem: Problem, aim: float, variants: int = 1) -> None:
+        spec, alone, delta = problem.safety_test, list[Goal](), dict[str, float]()
+        assert spec is not None
+        for goal in problem.constraints:
+            for piece in goal.pieces:
+                name, shared = str(len(alone)), spec.method != "pieces"
+                alone.append(replace(goal, name=name, expression=piece, pieces=(piece,)))
+                delta[name] = spec.delta[goal.name] / (len(goal.pieces) if shared else 1)
+                delta[name] /= variants if spec.joint else 1
+        self._test, self._aim, self._alone = replace(spec, delta=delta), aim, tuple(alone)
+
+    def __call__(self, rows: Problem, decisions: Array) -> Array:
+        parts = replace(rows, constraints=self._alone, safety_test=self._test)
+        outputs: ModelOutputs = DecisionOutputs(decisions)
+        if rows.label_range is not None:
+            outputs = score_model_of(rows).outputs(decisions)
+        prediction = predict_safety_test(parts, self._test, outputs, {PASS_KEY: self._aim})
+        upper = prediction.at(outputs).upper
+        starts = [prediction.owners.index(goal.name) for goal in self._alone]
+        ends = np.where(np.isfinite(upper), upper, UNDEFINED_SHORTFALL)
+        return np.asarray(np.maximum.reduceat(ends, starts))
+
+
+@dataclass(frozen=True)
+class NormalJudge:
+    """Judges by violations plus a bias (J,) and a multiple of standard errors (delta method).
+
+    `share` is the share of the standard errors that counts, `prior` as `PRIOR_ROWS`.
+    """
+
+    level: float | None = None
+    bias: Array | float = 0.0
+    share: float = 1.0
+    prior: float = PRIOR_ROWS
+    undefined: float = UNDEFINED_SHORTFALL
+
+    def __call__(self, rows: Problem, decisions: Array) -> Array:
+        index, rates = rows.rates.index(), rows.measured(decisions)
+        undefined = np.repeat(
+            [any_undefined(goal.ratios, rates[:, None], index).any() for goal in rows.constraints],
+            [len(goal.pieces) for goal in rows.constraints],
+        )
+        plain = np.array([values(piece, rates[:, None], index)[0] for piece in rows.pieces])
+        biased = np.asarray(np.where(undefined, np.nan, plain) + self.bias)
+        if self.level is not None:
+            slopes = [tangent(piece, rates, index).slopes for piece in rows.pieces]
+            errors = self._errors(rows, decisions, rates, np.array(slopes))
+            errors = np.where(undefined, 0.0, errors)
+            biased = biased + _deviates(biased, errors, self.level) * errors
+        return np.asarray(np.nan_to_num(biased, nan=self.undefined))
+
+    def _errors(self, rows: Problem, decisions: Array, rates: Array, slopes: Array) -> Array:
+        """Return the standard errors (J,) of pieces with gradients `slopes` (J, K)."""
+        matrix = rows.rates
+        if rows.label_range is None:
+            known = matrix.standard_error(slopes, decisions, rows.counts)
+            added = slopes**2 @ unseen_variance(rates, matrix.totals, self.prior)
+        else:
+            known = matrix.standard_error_of(slopes, rows.measurements(decisions))
+            added = np.zeros(len(slopes))
+        return np.asarray(self.share * EXTRA_NOISE * np.hypot(known, np.sqrt(added)))
+
+
+PLAIN_JUDGE = NormalJudge()
+
+
+def _deviates(violations: Array, errors: Array, level: float) -> float:
+    """Return the smallest c for which pieces that are c standard errors below 0 hold at the level.
+
+    All pieces (J,) then hold with the probability `level`: the probabilities of violating single
+    ones are added up (Bonferroni), and a piece that is further below 0 counts with its own. If the
+    present sum is small enough, c is what the piece with the largest probability needs beside the
+    others.
+    """
+    room = np.full(len(errors), np.inf)
+    np.divide(-violations, errors, out=room, where=errors > 0)
+    chances, allowed = ndtr(-room), 1 - level
+    if chances.sum() <= allowed:
+        return float(-ndtri(allowed - (chances.sum() - chances.max())))
+
+    def excess(c: float) -> float:
+        return float(ndtr(-np.fmax(room, c)).sum()) - allowed
+
+    return float(brentq(excess, 0.0, MAX_DEVIATES))
