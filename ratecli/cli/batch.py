@@ -262,13 +262,15 @@ def _without_solution(outcome: RunOutcome) -> list[str]:
 
 
 def _reasons(what: str, trials: Sequence[tuple[str, TrialResult]]) -> list[str]:
-    """Return one line for all trials that differ only in the seed, with the reason of the first."""
+    """Return a line for trials that differ only in the seed, with the reason of the first."""
     alike = dict[str, list[tuple[str, TrialResult]]]()
     for trial in trials:
         alike.setdefault(trial[0].rpartition(" seed=")[0], []).append(trial)
     lines = []
     for (name, result), *rest in list(alike.values())[:MAX_SHOWN_REASONS]:
-        others = f" (and {pluralize(len(rest), 'other seed')})" if rest else ""
+        similar = any(other.reason != result.reason for _, other in rest)
+        others = f" (and {pluralize(len(rest), 'other seed')}{', for similar reasons' * similar})"
+        others = others if rest else ""
         lines.append(f"{what}: {name}{others}: {result.reason}")
     if (more := len(alike) - MAX_SHOWN_REASONS) > 0:
         lines.append(f"... {more} more {what}: see trials.csv")

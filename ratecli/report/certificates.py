@@ -14,7 +14,7 @@ from ratecli.ledger.view import Ledger
 from ratecli.report.groups import SeedGroup, group_by
 from ratecli.report.sheet import Sheet, SheetRow, make_sheet, number_cell, share_cell, share_tone
 
-RATIO_NOTE = "For a limit on a ratio, A / B >= c, the bound is one of c B - A."
+RATIO_NOTE = "For a limit on a ratio, A / B >= c, the bound is that of c B - A, not of the ratio."
 NOTE = (
     "A test passes if the upper bound of its interval is at most 0. A classifier that violates the "
     "constraint passes with a probability of at most delta over the sampling of the safety rows. "

@@ -322,8 +322,8 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: NormalJudge, wors
     kind = "decision" if problem.label_range is None else "prediction"
     if not search.is_useful(tried[0]):
         return _no_solution(
-            f"without a margin, the model is no better than a constant {kind} that satisfies "
-            f"the constraints on new rows with probability {judge.level:g}"
+            f"even without a margin, the model is no better than a constant {kind} that satisfies "
+            f"the constraints on new rows with probability {judge.level:g}: use a looser limit"
         )
     useful, share = _with_more_rows(search, tried, judge)
     if useful and not search.judge_again(useful, judge).missed:

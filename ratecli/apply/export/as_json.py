@@ -21,6 +21,11 @@ GROUPS = (
     "the threshold of the group whose slices are exactly those that the row is in; "
     "0 if there is none"
 )
+SLICES = (
+    "a row is in a slice if all its conditions hold; `any` holds if one of its conditions does; "
+    "`is` compares the column with a value: = with any of several, != with none of them; no "
+    "comparison with an empty field holds"
+)
 
 
 def json_bytes(model: StoredModel) -> bytes:
@@ -48,7 +53,7 @@ def json_bytes(model: StoredModel) -> bytes:
             how["estimate"] = "score, but at least range[0] and at most range[1]"
             content["range"] = [end if math.isfinite(end) else None for end in linear.range]
     elif isinstance(classifier, GroupThreshold):
-        how |= {"threshold": GROUPS, "decision": "1 if score > threshold, else 0"}
+        how |= {"threshold": GROUPS, "slices": SLICES, "decision": "1 if score > threshold, else 0"}
         content |= _groups(classifier)
     else:
         how["decision"] = "1 if score > 0, else 0"
