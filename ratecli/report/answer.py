@@ -557,7 +557,7 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int)
         what = rules if total > 1 else f"{rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials"
         closest = f"The closest is {best.name}, with {shown.name} {amount}; {count}."
         return f"{start} {does} {what}. {closest}{reason}"
-    which = f"that satisfy {rules} on {rows}"
+    which = f"that {'are confirmed to ' * bool(answer.rival)}satisfy {rules} on {rows}"
     if best.is_tested:
         which = f"that passed a safety test of {rules} with confidence {best.level:.3g}"
     elif not best.is_measured:
