@@ -193,7 +193,7 @@ def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger
         "",
         *_reasons("failed", outcome.failed),
         *_without_solution(outcome),
-        *answer_sentences(ledger, reasons=False)[:MAX_SHOWN_SENTENCES],
+        *answer_sentences(ledger, most=MAX_SHOWN_SENTENCES, reasons=False),
         "",
         f"results  {outcome.folder}",
         f"report   {outcome.folder / 'report.html'}",

@@ -58,7 +58,7 @@ def check_name(name: str, loc: Loc = (), *, key: bool = False) -> list[Diagnosti
         return []
     message = f"{quote_value(name)} is not a name"
     hint = NAME_HELP
-    if set("()=<>") & set(name):
+    if set("()=<>'\"") & set(name):
         hint = COMMA_HELP
     elif name.startswith("model."):
         hint = PREFIX_HELP

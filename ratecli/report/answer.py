@@ -43,7 +43,7 @@ BEST_SPLITS = ("test", "validation", "train")
 """The first of these splits that was measured is used to find the best model."""
 SPLIT_WORDS = {"test": "new rows (test set)", "train": "training rows"}
 MAX_SENTENCES = 12
-"""Maximum number of tasks with a sentence of their own."""
+"""Maximum number of sentences about tasks."""
 MIN_STATED_SHARE = 0.5
 """Minimum estimated share of trials in which the constraints of a setting with a stated probability
 hold.
@@ -432,8 +432,10 @@ def incomplete_notes(ledger: Ledger) -> list[str]:
     return [f"Results of {why}: {ran:,} of {len(ledger.plan):,} planned trials have run."]
 
 
-def answer_sentences(ledger: Ledger, *, reasons: bool = True) -> list[str]:
-    """Return the answer in words: an overview of several tasks, then a sentence for each of few.
+def answer_sentences(
+    ledger: Ledger, *, most: int = MAX_SENTENCES, reasons: bool = True
+) -> list[str]:
+    """Return the answer in words: an overview of several tasks, then at most `most` sentences.
 
     With `reasons`, sentences end with the reason why an algorithm found no solution.
     """
@@ -460,8 +462,8 @@ def answer_sentences(ledger: Ledger, *, reasons: bool = True) -> list[str]:
     overview = f"The {best} on {rows} at each of {len(found)} sweep points."
     if ledger.constraints:
         overview = _overview(ledger, total, found, kept, rows)
-    more = len(each) - MAX_SENTENCES
-    return [overview, *each[:MAX_SENTENCES], *([f"... {more} more in report.html."] * (more > 0))]
+    more = len(each) - most
+    return [overview, *each[:most], *([f"... {more} more in report.html."] * (more > 0))]
 
 
 def _points(tasks: Sequence[Mapping[str, Any]]) -> str:

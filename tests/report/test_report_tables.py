@@ -494,6 +494,8 @@ def test_the_answer_in_words():
     first, same = answer_sentences(ledger_of(hopeless))
     assert first.startswith("No setting satisfies parity on new")
     assert same.startswith("kappa = 1, 2: no setting satisfies parity. The closest is")
+    _, *shown = answer_sentences(ledger_of(PAID, objective="error"), most=1)
+    assert shown == [more[0], "... 1 more in report.html."]
     assert answer_sentences(ledger_of({("a", ()): [None]})) == ["No trial has results yet."]
     ledger = ledger_of({("a", ()): [()]})
     failed = {key: replace(each, reason="too few rows") for key, each in ledger.results.items()}
