@@ -22,7 +22,8 @@ from ratecli.ledger.records import TrialResult
 from ratecli.ledger.store import lock_results
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.render import terminal_safe
-from ratecli.report.answer import answer_sentences, answers
+from ratecli.report.answer import answers
+from ratecli.report.answer_text import answer_sentences
 from ratecli.report.expectations import Verdict, compare_expectations, warn_unmet_expectations
 from ratecli.report.html import write_joined
 from ratecli.report.sheet import format_point

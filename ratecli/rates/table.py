@@ -389,8 +389,8 @@ BALANCE_METRICS = {
 ARGUMENTS = {
     "by": "the columns whose groups are compared, as in max_gap(tpr, by=race); by=[sex, race] "
     "compares all combinations of their values",
-    "min_rows": "the fewest rows of a combination that is compared, as in max_gap(tpr, by=[sex, "
-    "race], min_rows=100); 30 by default",
+    "min_rows": "the fewest rows, of the whole table, of a combination that is compared, as in "
+    "max_gap(tpr, by=[sex, race], min_rows=100); 30 by default",
 }
 """Named arguments of functions and fairness measures."""
 

@@ -35,7 +35,7 @@ from ratecli.ledger.records import (
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.ledger.violations import measured_violation
-from ratecli.report.answer import incomplete_notes
+from ratecli.report.answer_text import incomplete_notes
 from ratecli.report.certificates import RATIO_NOTE, collect_certificates
 from ratecli.report.groups import (
     LEVEL,

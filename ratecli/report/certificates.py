@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratecli.ledger.records import PlannedTrial
-from ratecli.ledger.view import Ledger
+from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.groups import SeedGroup, group_by
 from ratecli.report.sheet import Sheet, SheetRow, make_sheet, number_cell, share_cell, share_tone
 
@@ -96,11 +96,19 @@ def confidence_of_tests(ledger: Ledger, group: SeedGroup) -> dict[str, float]:
 
 
 def certified_seeds(ledger: Ledger, group: SeedGroup) -> tuple[int, int]:
-    """Return in how many seeds of a group all safety tests passed, and how many seeds have any."""
+    """Return in how many seeds of a group all safety tests passed, and how many seeds have any.
+
+    A seed without a model did not pass: the tests of some other variant may have failed.
+    """
+
+    def has_model(each: TrialCertificate) -> bool:
+        return ledger.status(each.trial) in MEASURED_STATUSES
+
     key = group.label, group.variant, repr(group.point)
     own = _certificates_by_group(ledger).get(key, ())
     tests = group_by(own, lambda each: each.trial.seed).values()
-    return sum(all(each.passed for each in seed) for seed in tests), len(tests)
+    models = (all(each.passed and has_model(each) for each in seed) for seed in tests)
+    return sum(models), len(tests)
 
 
 def certificate_sheet(ledger: Ledger) -> Sheet:

@@ -28,7 +28,7 @@ from ratecli.errors import FaultError
 from ratecli.files import LEDGER_FILE, atomic_write
 from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
-from ratecli.report.answer import answer_sentences, best_sheet, incomplete_notes
+from ratecli.report.answer_text import answer_sentences, best_sheet, incomplete_notes
 from ratecli.report.certificates import certificate_sheet
 from ratecli.report.expectations import (
     NOTE,

@@ -30,7 +30,7 @@ from ratecli.files import (
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.store import REPORT_LOCK_FILE, LedgerStore, lock_report
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
-from ratecli.report.answer import answer_sentences, incomplete_notes
+from ratecli.report.answer_text import answer_sentences, incomplete_notes
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.expectations import expectation_sheet
 from ratecli.report.groups import group_by, trial_datasets

@@ -139,7 +139,9 @@ def test_empty_fields_of_a_column_in_conditions_are_counted_once(folder, cli):
     (folder / "exp.yaml").write_text(text)
     ((code, message, place),) = warned(cli("validate", "exp.yaml").err)
     assert (code, place) == ("W401", places[0])
-    assert message.startswith("'who' is empty in 100 of 300 rows: they are in no group of it")
+    assert message.startswith(
+        "'who' is empty in 100 of 300 rows: they are in no group of it, and no comparison"
+    )
 
 
 @pytest.mark.parametrize(

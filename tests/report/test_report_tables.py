@@ -7,7 +7,7 @@ from synthetic_ledger import certificate, measured, planned, texts, tutorial
 
 from ratecli.ledger.records import BEST_CONSTANT_KEY, NEW_DATA_KEY, TrialResult
 from ratecli.ledger.view import SAME_TEST_SET, Ledger
-from ratecli.report.answer import answer_sentences, best_sheet, incomplete_notes
+from ratecli.report.answer_text import answer_sentences, best_sheet, incomplete_notes
 from ratecli.report.groups import group_names
 from ratecli.report.sheet import Sheet, SheetCell, format_number, to_markdown
 from ratecli.report.sheets import constraint_sheet, requested_sheets
@@ -254,10 +254,9 @@ def with_noise(ledger, error, levels):
 
 
 @pytest.mark.parametrize(("constant", "start", "end"), [
-    (0.3, "flat (main) has the lowest mean objective of all settings that are confirmed to satisfy par",
-     (" fair (main) has 0.1000, but is not confirmed to satisfy parity: satisfied in 5 of 5 seeds; "
-     "given the sampling error of the test sets, the constraints hold in an estimated 77% of trials; "
-     "90% is required.")),
+    (0.3, "flat (main) is the best setting confirmed to satisfy parity on new rows (test set): objective 0.2",
+     (" Lower, but not chosen: fair (main) 0.1000 (not confirmed: the constraints hold in an "
+      "estimated 77% of trials).")),
     (0.2, ("No setting better than a constant is confirmed to satisfy parity on new rows (test set) in 90% of trials. "
      "The closest is fair (main), with objective 0.1000; satisfied in 5 of 5 seeds"),
      "the constraints hold in an estimated 77% of trials."),
@@ -294,9 +293,14 @@ def test_a_setting_with_a_model_in_few_trials_comes_after_others():
         ("always", ()): [(0.2, -0.1), (0.2, -0.1), (0.2, -0.1)],
     }
     assert best(ledger_of(answers))[0][0] == "always (main)"
+    (sentence,) = answer_sentences(ledger_of(answers))
+    assert sentence.startswith(
+        "always (main) is the best setting confirmed to satisfy parity on new"
+    )
+    assert sentence.endswith("not chosen: seldom (main) 0.1000 (no model in 1 of 3 trials).")
     del answers["always", ()]
     (row,) = best(ledger_of(answers))
-    assert (row[0], row[-1]) == ("seldom (main)", "✓ 2 of 2 (no model in 1)")
+    assert (row[0], row[-1]) == ("seldom (main)", "✓ 2 of 2 (no model in 1 more)")
 
 
 @pytest.mark.parametrize(
@@ -484,7 +488,7 @@ def test_the_answer_in_words():
     assert more[1].startswith("kappa = 2: no setting satisfies parity. The closest is")
     alone = {("a", ()): [(0.1, -1.0), (), None]}
     (sentence,) = answer_sentences(ledger_of(alone))
-    assert sentence.endswith(": 0.1000; satisfied in 1 of 2 seeds (no model in 1).")
+    assert sentence.endswith(": 0.1000; satisfied in 1 of 1 seeds (no model in 1 more).")
     assert answer_sentences(ledger_of(alone, constraints=())) == [
         "a (main) has the lowest mean objective on new rows (test set): 0.1000."
     ]

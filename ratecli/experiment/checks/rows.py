@@ -259,7 +259,7 @@ def _check_missing_groups(sample: Sample, cases: Sequence[Case]) -> Iterator[Dia
         if count := sample.counted(rows & np.asarray(pd.isna(sample.columns[column]))):
             message = (
                 f"'{column}' is empty in {count:,} of {sample.counted(rows):,} rows: they are in "
-                "no group of it, and satisfy no condition on it, not even with `not` or !="
+                "no group of it, and no comparison with it holds there, not even != or `not`"
             )
             yield Diagnostic("W401", message, loc=loc, span=leaf.span)
 
