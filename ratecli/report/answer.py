@@ -88,8 +88,7 @@ class Candidate:
         stated &= bool(tests) or share >= MIN_STATED_SHARE
         answered = 2 * objective.n >= group.ended
         is_kept = answered and (share >= DEFAULT_LEVEL or stated)
-        possible = complete and objective.n >= DEFAULT_LEVEL * group.ended
-        possible = possible and all(each.may_hold(DEFAULT_LEVEL) for each in samples)
+        possible = complete and all(each.may_hold(DEFAULT_LEVEL) for each in samples)
         level, tested = min(levels, default=None), is_tested(ledger, group)
         return cls(group, objective, share, violation, level, is_kept, possible, tested)
 
@@ -103,9 +102,8 @@ class Candidate:
         """
         if not self.is_kept:
             return (True,), -self.share, float(np.nan_to_num(self.violation, nan=math.inf))
-        seldom = self.objective.n < DEFAULT_LEVEL * self.group.ended
         only_stated = not (self.is_measured or self.is_tested)
-        flaws = self.is_constant, self.is_tested is False, seldom, only_stated
+        flaws = self.is_constant, self.is_tested is False, self.is_seldom, only_stated
         return (False, *flaws), self.value, -self.share
 
     @property
@@ -121,7 +119,12 @@ class Candidate:
     @property
     def is_uncertain(self) -> bool:
         """Whether constraints may hold often enough, although that is not confirmed."""
-        return self.may_hold and not self.is_kept
+        return self.may_hold and not self.is_kept and not self.is_seldom
+
+    @property
+    def is_seldom(self) -> bool:
+        """Whether too many trials have no model, or an undefined objective."""
+        return self.objective.n < DEFAULT_LEVEL * self.group.ended
 
     @property
     def is_constant(self) -> bool:
@@ -148,8 +151,10 @@ class Candidate:
             return "no better than the same decision for everyone"
         if best.is_tested and not self.is_tested:
             return "not put to a safety test"
-        if self.is_kept and self.missing:
-            return f"no model in {self.missing} of {self.group.ended} trials"
+        if self.is_kept and self.is_seldom and not best.is_seldom:
+            lacking = self.group.ended - self.objective.n
+            what = "no model" if self.missing else "undefined objective"
+            return f"{what} in {lacking} of {self.group.ended} trials"
         often = f"in an estimated {self.share:.0%} of trials"
         if self.group.ended == 1:
             often = f"with an estimated probability of {self.share:.0%}"
