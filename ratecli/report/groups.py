@@ -81,7 +81,7 @@ def estimate_mean(values: Iterable[float]) -> IntervalEstimate:
     return IntervalEstimate(mean, n, nan, mean - half, mean + half, half)
 
 
-def estimate_share(count: float, n: int, unknown: int = 0) -> IntervalEstimate:
+def estimate_share(count: float, n: float, unknown: int = 0) -> IntervalEstimate:
     """Estimate a share, `count` of `n`, with the interval of Clopper and Pearson (1934).
 
     `unknown` is the number of trials left out of both.
@@ -91,7 +91,7 @@ def estimate_share(count: float, n: int, unknown: int = 0) -> IntervalEstimate:
     tail = (1 - LEVEL) / 2
     low = float(betaincinv(count, n - count + 1, tail)) if count else 0.0
     high = float(betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
-    return IntervalEstimate(count / n, n, unknown, low, high)
+    return IntervalEstimate(count / n, round(n), unknown, low, high)
 
 
 CONCLUSIVE = MEASURED_STATUSES | {"no_solution_found", "infeasible"}

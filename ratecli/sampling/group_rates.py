@@ -30,7 +30,8 @@ def group_rates(
     They are those of the test set, or of the training set if there is none: `split` is its name
     and `rows` the number of rows of each group. `rates` has, by variant, group and rate, the value
     (None if undefined), the number of rows that it is a mean over, and its standard error if it is
-    not a share of decisions. At most `MAX_GROUPS` groups are included.
+    not a share of decisions. Rows of different weights count as the effective number of rows, the
+    squared sum of weights by the sum of squares. At most `MAX_GROUPS` groups are included.
     """
     sample = rows.sample
     split = next(name for name in ("test", "train") if name in rows.splits())
@@ -47,10 +48,13 @@ def group_rates(
             values = matrix.measured(predicted.measurements(leaves, sample.label))
             numbers = found[variant][str(where)] = {}
             for leaf, own, value in zip(leaves, members, values.tolist(), strict=True):
-                n = sample.counted(own)
-                numbers[leaf.rate.name] = [None if math.isnan(value) else value, n]
+                n, weight = sample.counted(own), sample.weight[own]
+                weighted = sample.count is None and n and np.ptp(weight) > 0
+                effective = float(weight.sum() ** 2 / (weight**2).sum()) if weighted else n
+                numbers[leaf.rate.name] = [None if math.isnan(value) else value, effective]
                 if leaf.rate.of != "decision" and n > 1:
-                    errors = predicted.measure(leaf.rate.of, sample.label)[own]
-                    numbers[leaf.rate.name].append(float(np.std(errors, ddof=1)) / math.sqrt(n))
+                    errors = predicted.measure(leaf.rate.of, sample.label)[own] - value
+                    variance = (weight**2) @ errors**2 / weight.sum() ** 2 * n / (n - 1)
+                    numbers[leaf.rate.name].append(math.sqrt(variance))
     counts = {str(where): sample.counted(sample.rows(where, split)) for where in wheres}
     return {"split": split, "rows": counts, "rates": found}
