@@ -101,7 +101,8 @@ class Candidate:
         they passed a safety test), and models that are no better than a constant come last.
         """
         if not self.is_kept:
-            return (True,), -self.share, float(np.nan_to_num(self.violation, nan=math.inf))
+            violation = float(np.nan_to_num(self.violation, nan=math.inf))
+            return (True,), -round(self.share, 1), violation
         only_stated = not (self.is_measured or self.is_tested)
         flaws = self.is_constant, self.is_tested is False, self.is_seldom, only_stated
         return (False, *flaws), self.value, -self.share

@@ -253,7 +253,7 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int)
     more = [f"{len(listed) - MAX_NAMED} more"] * (len(listed) > MAX_NAMED)
     return (
         f"{best.name} is the best setting {which}: {shown.name} {amount}; {count}. "
-        f"{'Higher' if shown.maximized else 'Lower'}, but not chosen: "
+        f"{'Higher' if shown.maximized else 'Lower'} {shown.name}, but not chosen: "
         f"{', '.join([*listed[:MAX_NAMED], *more])}."
     )
 

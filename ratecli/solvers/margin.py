@@ -342,7 +342,7 @@ def _refuse(search: _Search, tried: Sequence[_Attempt], judge: NormalJudge, wors
     if useful:
         return _no_solution(
             f"too few {where} rows for {rules} to hold {wanted}: at least about {more} are needed "
-            f"instead of {rows}; use more rows, such as a larger training share (`split`), or a "
+            f"instead of {rows}; use more rows, such as a larger training share, or a "
             "looser limit"
         )
     # the mean label counts although it may violate constraints

@@ -239,14 +239,18 @@ MOSTLY_BAD, BALANCED = (0.1, 0.12, 0.08, 0.1, -0.1), (0.1, -0.12, 0.08, -0.1, -0
 
 
 def with_noise(ledger, error, levels):
-    """Add the standard error of violations, and the stated level of each label, None for none."""
+    """Add the standard error of violations, and the stated level of each label, None for none.
+
+    The error may be one for each label.
+    """
     metrics, results = {each.metrics["violation.parity"] for each in ledger.plan}, {}
     for trial in ledger.plan:
         result, level = ledger.results[trial.key], levels[trial.label]
+        own = error[trial.label] if isinstance(error, dict) else error
         ((metric, value),) = ((v.metric, v.value) for v in result.values if v.metric in metrics)
         info = {
             "levels": {} if level is None else {"main": level},
-            "pieces": {"main": {metric: [(value, error)]}},
+            "pieces": {"main": {metric: [(value, own)]}},
             "test": (trial.key, 0.0),
         }
         results[trial.key] = replace(result, info=result.info | {NEW_DATA_KEY: info})
@@ -255,7 +259,7 @@ def with_noise(ledger, error, levels):
 
 @pytest.mark.parametrize(("constant", "start", "end"), [
     (0.3, "flat (main) is the best setting confirmed to satisfy parity on new rows (test set): objective 0.2",
-     (" Lower, but not chosen: fair (main) 0.1000 (not confirmed: the constraints hold in an "
+     (" Lower objective, but not chosen: fair (main) 0.1000 (not confirmed: the constraints hold in an "
       "estimated 77% of trials).")),
     (0.2, ("No setting better than a constant is confirmed to satisfy parity on new rows (test set) in 90% of trials. "
      "The closest is fair (main), with objective 0.1000; satisfied in 5 of 5 seeds"),
@@ -285,6 +289,14 @@ def test_a_single_seed_is_judged_with_the_sampling_error_of_its_test_set(violati
     (sentence,) = answer_sentences(ledger)
     assert sentence.startswith(f"No setting {does} parity")
     assert sentence.endswith(end)
+
+
+def test_the_closest_has_the_smallest_violation_of_those_that_hardly_hold():
+    """The constraint holds with probability 0.006 and 0.0002."""
+    ledger = ledger_of({("far", ()): [(0.1, 0.3)], ("near", ()): [(0.2, 0.07)]})
+    found = with_noise(ledger, {"far": 0.12, "near": 0.02}, {"far": None, "near": None})
+    assert answer_sentences(found)[0].startswith("No setting satisfies parity")
+    assert best(found)[0][0] == "none (closest: near (main))"
 
 
 def test_a_setting_with_a_model_in_few_trials_comes_after_others():
