@@ -169,9 +169,9 @@ class Answer:
     `task` has the values of the names that define the task. `baseline` is the best group there of
     an algorithm that ignores constraints, and `cost` the mean difference from its objective.
     `rivals` have smaller objectives, the smallest first, and seem to satisfy the constraints, but
-    have flaws (see `Candidate.flaw`). `only_constant` is true if constraints are
-    known to hold for nothing better than a constant decision. `reason` says why an algorithm found
-    no solution, if one did not.
+    have flaws (see `Candidate.flaw`). `only_constant` is true if constraints are known to hold for
+    nothing better than a constant decision. `reason` says why an algorithm found no solution, if
+    one did not.
     """
 
     task: Mapping[str, Any]
@@ -185,7 +185,7 @@ class Answer:
     @property
     def is_uncertain(self) -> bool:
         """Whether the best may satisfy the constraints, although that is not confirmed."""
-        return self.best.is_uncertain or (self.only_constant and not self.best.is_kept)
+        return self.only_constant or self.best.is_uncertain
 
 
 def answer_split(ledger: Ledger) -> str:
@@ -314,9 +314,9 @@ def _answer(
     )
     found = [each for each in smaller if each.is_kept or each.seems_satisfied(split)]
     rivals = sorted(found, key=lambda each: each.value)
-    only_constant = bool(rivals) and best.is_constant
-    if only_constant:
-        best, rivals = rivals[0], []
+    better = [each for each in rivals if best.is_constant and not each.is_constant]
+    if better:  # none of these is kept, or it would be the best
+        best, rivals = better[0], []
     ignoring = _ignoring(ledger)
     free = [each.group for each in candidates if each.group.label in ignoring]
     baseline = min(
@@ -328,7 +328,7 @@ def _answer(
     if baseline and ledger.constraints:
         cost = _difference(best.group, baseline, split)
     reason = unsolved_reason(ledger, task)
-    return Answer(task, best, rivals, only_constant, baseline, cost, reason)
+    return Answer(task, best, rivals, bool(better), baseline, cost, reason)
 
 
 def unsolved_reason(ledger: Ledger, task: Mapping[str, Any]) -> str:

@@ -37,7 +37,7 @@ SPLIT_WORDS = {"test": "new rows (test set)", "train": "training rows"}
 MAX_SENTENCES = 12
 """Maximum number of sentences about tasks."""
 MAX_NAMED = 3
-"""More constraints are counted instead of named."""
+"""More constraints, or settings that are not chosen, are counted instead of named."""
 
 
 def best_sheet(ledger: Ledger) -> Sheet:
@@ -156,18 +156,18 @@ def _overview(
     ledger: Ledger, total: int, found: Sequence[Answer], kept: Sequence[Answer], rows: str
 ) -> str:
     """Return at how many of all tasks constraints are satisfied, and the range of costs."""
-    names, satisfied = list(found[0].task), f"satisfies {_all_constraints(ledger)} on {rows}"
+    names, rules = list(found[0].task), f"{_all_constraints(ledger)} on {rows}"
     kind = "values" if len(names) == 1 else "combinations"
     points = f"{total} {kind} of {', '.join(names)}"
     if not kept:
         entries = json.dumps([ledger.experiment.get("holds"), ledger.experiment.get("algorithms")])
         hint = " Set `holds: new_rows` to train for new rows."
         hint = "" if "new_rows" in entries else hint
-        if any(each.is_uncertain for each in found):
-            satisfied = satisfied.replace("satisfies", "is confirmed to satisfy", 1)
-        return f"No setting {satisfied} in {DEFAULT_LEVEL:.0%} of trials, at any of {points}.{hint}"
+        does = _satisfies(any(each.is_uncertain for each in found))
+        often = f"in {DEFAULT_LEVEL:.0%} of trials, at any of {points}"
+        return f"No setting {does} {rules} {often}.{hint}"
     measured = [each for each in kept if each.best.is_measured]
-    text = f"At {len(measured)} of {points}, a setting {satisfied}"
+    text = f"At {len(measured)} of {points}, a setting satisfies {rules}"
     if more := len(kept) - len(measured):
         levels = {answer.best.level: None for answer in kept if not answer.best.is_measured}
         stated = " or ".join(f"{level:.3g}" for level in levels if level is not None)
@@ -215,7 +215,7 @@ def _count_in_words(ledger: Ledger, best: Candidate, split: str) -> str:
 
 
 def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int) -> str:
-    """Return the answer of one of `total` tasks in words, which follow those that define it."""
+    """Return the answer of one of `total` tasks as a sentence, without the task's values."""
     best = answer.best
     shown = ShownObjective.of(ledger)
     amount = estimate_cell(shown.estimate(best.objective)).text
@@ -230,7 +230,7 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int)
     if not best.is_kept:
         reason = f" {answer.reason}." if answer.reason else ""
         start = "no setting" if answer.task else "No setting"
-        does = "is confirmed to satisfy" if answer.is_uncertain else "satisfies"
+        does = _satisfies(answer.is_uncertain)
         if answer.only_constant:
             start += " better than a constant"
         often = f" in {DEFAULT_LEVEL:.0%} of trials" * (best.group.ended > 1)
@@ -256,6 +256,11 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int)
         f"{'Higher' if shown.maximized else 'Lower'} {shown.name}, but not chosen: "
         f"{', '.join([*listed[:MAX_NAMED], *more])}."
     )
+
+
+def _satisfies(is_uncertain: bool) -> str:
+    """Return the verb of "no setting ... the constraints"."""
+    return "is confirmed to satisfy" if is_uncertain else "satisfies"
 
 
 def _all_constraints(ledger: Ledger) -> str:

@@ -1,4 +1,4 @@
-"""By how much decisions violate constraints on new rows, or in a safety test."""
+"""Estimates of how much decisions will violate constraints, on new rows or in a safety test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ It was 1.0 for thresholds of groups on a linear score, 1.2 for boosted trees and
 MAX_DEVIATES = 40.0
 """Largest multiple of a standard error that is added; the normal probability beyond is 0."""
 UNDEFINED_SHORTFALL = 1.0
-"""Shortfall of an undefined constraint: the most by which a rate can exceed a limit."""
+"""What an undefined constraint counts as: the largest violation that a single rate can have."""
 
 
 class Judge(Protocol):
@@ -111,11 +111,11 @@ PLAIN_JUDGE = NormalJudge()
 
 
 def _deviates(violations: Array, errors: Array, level: float) -> float:
-    """Return the smallest c for which pieces that are c standard errors below 0 hold at the level.
+    """Return by how many standard errors, at least, each piece must lie below 0.
 
     All pieces (J,) then hold with the probability `level`: the probabilities of violating single
     ones are added up (Bonferroni), and a piece that is further below 0 counts with its own. If the
-    present sum is small enough, c is what the piece with the largest probability needs beside the
+    present sum is small enough, it is what the piece with the largest probability needs beside the
     others.
     """
     room = np.full(len(errors), np.inf)

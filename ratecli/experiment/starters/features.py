@@ -36,11 +36,11 @@ ID = re.compile(r"(.*[ _-])?(id|ID|Id|key)|.*[a-z]I[dD]")
 MAX_STRAY_SHARE = 0.1
 """Largest share of texts in a column of numbers."""
 MIN_EQUAL_PAIRS = 10
-"""Numbers that all differ are IDs if random ones would have more equal pairs than this."""
+"""Whole numbers without repeats are IDs if random numbers would repeat more often than this."""
 LEAK_AREA = 0.99
 """Area under the ROC curve of a feature alone above which it is reported."""
 MIN_KNOWN_NUMBERS = 10
-"""Minimum number of known values of a numeric feature, so that training rows have some."""
+"""A numeric feature needs this many known values, so that the training rows have some."""
 OTHER_PARTS = "another column of train and test"
 GAPS = "some values are missing, and only the score is used"
 IN_USE = "decisions in use; to use them as a feature, too, copy the column under another name"
@@ -121,7 +121,7 @@ class Features:
 
 def find_features(frame: pd.DataFrame, request: StarterOptions, groups: Groups) -> Features:
     """Return the features of a table, and why other columns are none."""
-    # without the groups as features, mean errors of groups can hardly be equal
+    # a regressor can hardly equalize the mean errors of groups that it does not know
     hidden = () if request.target else request.group
     others = [name for name in request.columns if name in hidden or name not in request.group]
     columns = frame.drop(columns=list(dict.fromkeys(others)))
