@@ -23,6 +23,7 @@ GOALS = {
     "q-mean": Rules({"q": "q_mean[g=a] >= 0.4"}, "1 - q_mean"),
     "f1 parity": Rules({"f": "max_gap(f1, by=g) <= 0.1"}, "1 - f1"),
     "precision": Rules({"p": "precision[g=a] - precision[g=b] <= 0.1"}),
+    "subtracted ratio": Rules({"d": "tpr[g=a] / tpr[g=b] - fpr[g=a] / fpr[g=b] <= 0.2"}),
     "affine": Rules({"p": "positive_rate[g=a] <= 1.1 * positive_rate[g=b]"}),
     "smooth": Rules({"x": "exp(positive_rate) + exp(fpr) <= 2.4"}, "error"),
 }

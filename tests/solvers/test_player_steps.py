@@ -9,7 +9,7 @@ from oracles.goals import KL, Rules, by_kind, problem, smooth_rows
 from ratecli.models.storage import dumps
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.players.blocks import pack_lanes, unpack_lanes
-from ratecli.solvers.players.lagrangian import DescendingAtom
+from ratecli.solvers.players.lagrangian import DescendingAtom, NegativeRatioAtom
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
 
@@ -82,7 +82,8 @@ def test_steps_agree_with_plain_numpy(name):
     descending, ascending = PlainAdam(learning), PlainAdam(raising)
     ends = np.cumsum([0, *(len(each.lines) for each in form.atoms)])
     atoms = [(each.atom, slice(*ends[a : a + 2]), each.owner) for a, each in enumerate(form.atoms)]
-    for _ in range(12):
+    total = np.zeros_like(game.slacks)
+    for step in range(12):
         prices, slacks = game.prices.copy(), game.slacks.copy()
         W = unpack_lanes(game.player.W, len(grid))
         _, seen_rates = game.step()
@@ -94,17 +95,24 @@ def test_steps_agree_with_plain_numpy(name):
         assert off[far].max() < 3e-3
         signed = form.signs * prices[count:]
         broken = np.zeros((count, len(grid)))
+        seen = slopes @ seen_rates + constants
+        total += form.signs * seen[count:]
         for atom, span, owner in atoms:
-            if not isinstance(atom, DescendingAtom):
+            if isinstance(atom, NegativeRatioAtom):
+                slacks[span] = atom.boxed(total[span, None] / (step + 1))[:, 0]
+            elif not isinstance(atom, DescendingAtom):
                 slacks[span] = atom.respond(prices[[owner]], signed[span, None])[:, 0]
             broken[owner] += atom.value(slacks[span, None])[0]
-        seen = slopes @ seen_rates + constants
         broken = broken[1:] + seen[1:count]
         slopes_of_prices = np.concatenate([broken, seen[count:] - form.signs * slacks])
-        risen = prices[1:] + ascending.step(slopes_of_prices)
-        np.testing.assert_allclose(game.prices[1:], np.maximum(risen, 0), atol=1e-9)
+        risen = np.maximum(prices[1:] + ascending.step(slopes_of_prices), 0)
         for atom, span, owner in atoms:
-            if isinstance(atom, DescendingAtom):
+            if isinstance(atom, NegativeRatioAtom):
+                down = form.signs[span] * atom.slopes(slacks[span, None])[:, 0]
+                risen[count - 1 :][span] = risen[owner - 1] * down
+        np.testing.assert_allclose(game.prices[1:], risen, atol=1e-9)
+        for atom, span, owner in atoms:
+            if isinstance(atom, DescendingAtom) and not isinstance(atom, NegativeRatioAtom):
                 down = prices[owner] * atom.slopes(slacks[span, None])[:, 0] - signed[span]
                 slacks[span] = atom.boxed((slacks[span] - learning * down)[:, None])[:, 0]
         np.testing.assert_allclose(game.slacks, slacks, atol=1e-9)

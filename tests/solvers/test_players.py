@@ -80,6 +80,7 @@ CLOSED_FORMS = {
 }
 ATOMS = CLOSED_FORMS | {
     "ratio": atoms.RatioAtom(1.0, 1.0),
+    "negative ratio": atoms.NegativeRatioAtom(1.0, 1.0),
     "exponential": smooth_atom("exp(tpr + 2 * fpr)", tpr=1, fpr=1),
     "logarithm": smooth_atom("-log(0.2 * tpr + 0.1 * tnr)", tpr=-1, tnr=-1),
 }
@@ -114,7 +115,7 @@ def test_slopes_of_atoms_are_difference_quotients(name):
     assert (slacks_of(*atom.signs) * atom.slopes(at) >= 0).all()
 
 
-@pytest.mark.parametrize("name", ["ratio", "exponential", "logarithm"])
+@pytest.mark.parametrize("name", ["ratio", "negative ratio", "exponential", "logarithm"])
 def test_atoms_without_a_best_response_are_finite_on_their_box(name):
     """Descending slacks are projected onto the box, also from far outside."""
     atom = ATOMS[name]
@@ -200,7 +201,7 @@ def test_projection_of_multipliers():
 def test_swap_regret():
     """Vector 9.12, and stationary distributions in several lanes."""
     player, none = game_module.SwapRegret(2, np.ones(1)), np.zeros((0, 1))
-    prices = player.next(np.full((2, 1), 0.5), np.array([[0.4]]), none, none)
+    prices = player.next(np.full((2, 1), 0.5), np.array([[0.4]]), none)
     np.testing.assert_allclose(player.matrix[0], [[0.450166] * 2, [0.549834] * 2], atol=1e-6)
     np.testing.assert_allclose(prices[:, 0], [0.450166, 0.549834], atol=1e-6)
     matrix = np.random.default_rng(0).dirichlet(np.ones(4), size=(3, 4)).transpose(0, 2, 1)

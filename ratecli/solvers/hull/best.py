@@ -487,7 +487,10 @@ def _polished_optimum(
     `solved` is the relaxation that `found` is an optimum of, by default the same one.
     """
     priced, at = solved or relaxation, found
+    fractions = relaxation.program.fractions
     for _ in range(0 if relaxation.is_flat else MAX_POLISH_ROUNDS):
+        if not all(np.isfinite(each.at(found.rates)) for each in fractions):
+            break  # an objective without a lower bound has no tangent at its minimum
         near = _linearized_relaxation(relaxation, found.rates)
         step = _solve_or_none(near, near.bilinear.boxes)
         if step is None:  # keep the point; only its prices are less accurate

@@ -48,6 +48,11 @@ class LinearTerm:
         up, down = np.maximum(self.slopes, 0.0).sum(), np.minimum(self.slopes, 0.0).sum()
         return self.constant + float(down), self.constant + float(up)
 
+    def part(self, side: float) -> LinearTerm:
+        """Return the terms with the sign of `side`, times it: none of them is negative."""
+        signed = np.maximum(self.vector * side, 0.0)
+        return LinearTerm(signed[:-1], float(signed[-1]))
+
     @property
     def vector(self) -> Array:
         """(K + 1,) slopes and constant."""
@@ -183,10 +188,11 @@ class RateProgram:
     def value(self, form: ProgramForm, rates: Array) -> Array:
         """Return the values of a form at rates (K,) or (K, T); NaN where it is undefined."""
         found = form.line.at(rates)
-        for m in form.fractions:
-            found = found + form.shares[m] * self.fractions[m].at(rates)
-        for curve in form.curves:
-            found = found + curve.at(rates)
+        with np.errstate(invalid="ignore"):  # the difference of two infinite ratios
+            for m in form.fractions:
+                found = found + form.shares[m] * self.fractions[m].at(rates)
+            for curve in form.curves:
+                found = found + curve.at(rates)
         return found
 
     def excess(self, rates: Array) -> Array:

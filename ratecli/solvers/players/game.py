@@ -16,10 +16,11 @@ from ratecli.solvers.numerics import Stepper, StepRule
 from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.players.blocks import WIDTH, Floats32, pack_lanes, unpack_lanes
 from ratecli.solvers.players.lagrangian import (
-    MIN_SHARE,
     ClosedFormAtom,
     DescendingAtom,
+    NegativeRatioAtom,
     ProgramLagrangian,
+    SmoothAtom,
     multiply_lanes,
 )
 from ratecli.solvers.players.rows import BatchSampler, KindRows, LaneRows
@@ -163,11 +164,11 @@ class DescentPlayer(ClassifierPlayer):
 class MultiplierPlayer(Protocol):
     """Changes the multipliers after a step in B lanes."""
 
-    def next(self, prices: Array, broken: Array, apart: Array, arguments: Array) -> Array:
+    def next(self, prices: Array, broken: Array, apart: Array) -> Array:
         """Return the next multipliers (1 + J + S, B).
 
         The constraints have the values `broken` (J, B), with slacks as arguments of the atoms;
-        positive if violated. The `arguments` (S, B) have the signed distances `apart` from their
+        positive if violated. The arguments have the signed distances `apart` (S, B) from their
         slacks; positive on the wrong side.
         """
         ...
@@ -183,7 +184,7 @@ class GradientAscent:
     stepper: Stepper
     radius: float | None
 
-    def next(self, prices: Array, broken: Array, apart: Array, arguments: Array) -> Array:  # noqa: ARG002
+    def next(self, prices: Array, broken: Array, apart: Array) -> Array:
         risen = prices[1:] + self.stepper.step(np.concatenate([broken, apart]))
         cap = np.inf if self.radius is None else self.radius
         return np.concatenate([prices[:1], project_onto_simplex_cap(risen, cap)])
@@ -204,28 +205,6 @@ def project_onto_simplex_cap(points: Array, radius: float) -> Array:
     return kept
 
 
-@dataclass
-class FollowTheLeader:
-    """Multipliers of arguments that follow the leader.
-
-    They are the slopes of the atoms at the mean of all arguments so far. This is Frank-Wolfe if the
-    classifier is an oracle and rates are true, and NEMSIS if it descends and rates are hinges
-    (protocols 3.2, B.1). Multipliers of constraints ascend.
-    """
-
-    form: ProgramLagrangian
-    ascent: GradientAscent
-    total: float | Array = 0.0
-
-    def next(self, prices: Array, broken: Array, apart: Array, arguments: Array) -> Array:
-        risen = self.ascent.next(prices, broken, apart, arguments)
-        self.total = self.total + arguments
-        mean = np.clip(self.total / self.ascent.stepper.taken, MIN_SHARE, 1.0)
-        first = 1 + len(broken)
-        risen[first:] = self.form.slack_multipliers(risen[:first], mean)
-        return risen
-
-
 class SwapRegret:
     """Multipliers, including the objective's, that add up to 1 and have low swap regret.
 
@@ -244,7 +223,7 @@ class SwapRegret:
     def __init__(self, sides: int, rates: Array) -> None:
         self.matrix, self.rates = np.full((len(rates), sides, sides), 1 / sides), rates
 
-    def next(self, prices: Array, broken: Array, apart: Array, arguments: Array) -> Array:  # noqa: ARG002
+    def next(self, prices: Array, broken: Array, apart: Array) -> Array:
         nothing = np.zeros((1, prices.shape[1]))
         gain = np.concatenate([nothing, broken, apart])
         outer = np.einsum("ib,jb->bij", gain, prices)
@@ -292,10 +271,18 @@ class Iterate(NamedTuple):
 class ThreePlayerGame:
     """Simultaneous steps of all players (Algorithms 2 and 3 and relatives).
 
-    Slacks are best responses where these have a closed form; the others descend.
+    Slacks are best responses where these have a closed form; the others descend. Slacks that follow
+    the leader are the mean of their arguments so far, and their multipliers the slopes of the atoms
+    there. Those of concave atoms always do. If all do, it is Frank-Wolfe if the classifier is an
+    oracle and rates are true, and NEMSIS if it descends and rates are hinges (protocols 3.2, B.1).
 
     Attributes
     ----------
+    followers
+        (S,) whether a slack follows the leader.
+    kinked
+        (S,) whether its atom has kinks. Slopes jump there, so a follower's multiplier is the mean
+        of all slopes so far.
     slack_rates
         (B,) the step sizes of the slacks that descend.
     prices
@@ -311,11 +298,20 @@ class ThreePlayerGame:
         player: ClassifierPlayer,
         multipliers: MultiplierPlayer,
         slack_rates: Array,
+        *,
+        leader: bool = False,
     ) -> None:
+        """With `leader`, the slacks of all atoms follow the leader."""
         self.form, self.player, self.multipliers = form, player, multipliers
         self.slack_rates, lanes = slack_rates, len(slack_rates)
         self.slacks = np.full((len(form.signs), lanes), INITIAL_SLACK)
+        self.followers = np.full(len(form.signs), leader)
+        self.kinked = np.zeros_like(self.followers)
+        self._taken, self._total = 0, np.zeros_like(self.slacks)
+        self._slopes = np.zeros_like(self.slacks)
         for bundle in form.bundles:
+            self.followers[bundle.slots] |= isinstance(bundle.atom, NegativeRatioAtom)
+            self.kinked[bundle.slots] = isinstance(bundle.atom, SmoothAtom) and bundle.atom.kinked
             if isinstance(bundle.atom, DescendingAtom):
                 self.slacks[bundle.slots] = bundle.atom.start
         prices = np.append(1.0, np.zeros(form.constraints))[:, None] * np.ones(lanes)
@@ -349,18 +345,27 @@ class ThreePlayerGame:
         answer, rates = self.player.move(self.prices)
         terms = self.player.terms(answer, rates)
         signs, first = self.form.signs, 1 + self.form.constraints
-        pulls = signs * self.prices[first:]
-        for bundle in self.form.bundles:
+        pulls, signed = signs * self.prices[first:], terms[first:]
+        self._total, self._taken = self._total + signs * signed, self._taken + 1
+        own = [bundle for bundle in self.form.bundles if not self.followers[bundle.slots[0, 0]]]
+        if self.followers.any():
+            mean = self.form.boxed(self._total / self._taken)
+            self.slacks[self.followers] = mean[self.followers]
+        for bundle in own:
             if isinstance(bundle.atom, ClosedFormAtom):
                 weight, pull = self.prices[bundle.owners], pulls[bundle.slots]
                 self.slacks[bundle.slots] = bundle.atom.respond(weight, pull)
-        signed = terms[first:]
         broken = terms[1:first] + self.form.values(self.slacks)
-        seen = broken, signed - signs * self.slacks, signs * signed
-        for bundle in self.form.bundles:
+        apart = signed - signs * self.slacks
+        for bundle in own:
             if isinstance(bundle.atom, DescendingAtom):
                 slacks, weight = self.slacks[bundle.slots], self.prices[bundle.owners]
                 slopes = weight * bundle.atom.slopes(slacks) - pulls[bundle.slots]
                 self.slacks[bundle.slots] = bundle.atom.boxed(slacks - self.slack_rates * slopes)
-        self.prices = self.multipliers.next(self.prices, *seen)
+        self.prices = self.multipliers.next(self.prices, broken, apart)
+        if self.followers.any():
+            slopes = self.form.slack_multipliers(self.prices[:first], self.slacks)
+            self._slopes += (slopes - self._slopes) / self._taken
+            slopes[self.kinked] = self._slopes[self.kinked]
+            self.prices[first:][self.followers] = slopes[self.followers]
         return answer, rates

@@ -31,6 +31,7 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.rates.tangent import tangents, values
 from ratecli.solvers.hull.forms import (
     ROUNDING,
+    Fraction,
     LinearTerm,
     ProgramForm,
     RateProgram,
@@ -40,6 +41,9 @@ from ratecli.solvers.hull.forms import (
 MIN_SHARE = 1e-3
 """Smallest share whose logarithm is taken: bounds multipliers by 1 / MIN_SHARE (protocols 3.3)."""
 TINY_DENOMINATOR = 1e-300
+
+KINKED = frozenset({"abs", "max", "min"})
+"""Functions without a slope where arguments are 0 or equal."""
 
 Parameter = float | Array
 """A parameter of a single atom; (A, 1) or (A, B) those of A atoms that are evaluated together."""
@@ -212,6 +216,22 @@ class RatioAtom(DescendingAtom):
         return found
 
 
+class NegativeRatioAtom(RatioAtom):
+    """`-x / y` of a lower slack x and an upper slack y.
+
+    It is concave in y, so no slack descends to a stationary point. The game plays its tangent at
+    the mean of the arguments so far, see `ThreePlayerGame`.
+    """
+
+    signs = (-1, 1)
+
+    def value(self, slacks: Array) -> Array:
+        return -super().value(slacks)
+
+    def slopes(self, slacks: Array) -> Array:
+        return -super().slopes(slacks)
+
+
 @dataclass(frozen=True)
 class SmoothAtom(DescendingAtom):
     """Any other expression that is convex in its rates and monotone in each; A is 1.
@@ -223,6 +243,12 @@ class SmoothAtom(DescendingAtom):
     index: dict[Leaf, int]
     signs: tuple[int, ...]
     start = 0.5
+
+    @property
+    def kinked(self) -> bool:
+        """Whether it has kinks, such as a maximum."""
+        parts = ex.walk(self.expression)
+        return any(isinstance(part, ex.Apply) and part.function in KINKED for part in parts)
 
     def value(self, slacks: Array) -> Array:
         return values(self.expression, slacks[:, 0], self.index)[None]
@@ -398,17 +424,28 @@ class ProgramLagrangian:
         """Return the affine part of the goal in row `owner`, and collect the atoms of the rest."""
         line = form.line
         for m in form.fractions:
-            fraction, share = self._program.fractions[m], float(form.shares[m])
-            low, high = fraction.range
-            end = low if share > 0 else high
-            top = (fraction.top + fraction.bottom * -end) * share  # never negative
-            line += share * end
-            pair = (top, fraction.bottom)
-            ratio = RatioAtom(*(max(part.reach()[1], 1.0) for part in pair))
-            self.atoms.append(_OwnedAtom(ratio, pair, owner))
+            line += self._split_fraction(self._program.fractions[m], float(form.shares[m]), owner)
         for curve in form.curves:
             line += self._split_convex(curve.expression, 1.0, owner)
         return line
+
+    def _split_fraction(self, fraction: Fraction, share: float, owner: int) -> float:
+        """Return the constant part of `share * fraction`, and collect its atoms.
+
+        The end of the range that the goal prefers is the constant if it is finite: the rest is one
+        ratio with a positive share. Otherwise positive and negative terms of the numerator have
+        atoms of their own.
+        """
+        end = fraction.range[share < 0]
+        finite = bool(np.isfinite(end))
+        top = (fraction.top + fraction.bottom * -(end if finite else 0.0)) * share
+        parts = {1.0: top} if finite else {side: top.part(side) for side in (1.0, -1.0)}
+        for side, part in parts.items():
+            if finite or part.vector.any():  # a numerator of 0 is kept: see `structure`
+                boxes = (max(each.reach()[1], 1.0) for each in (part, fraction.bottom))
+                atom = (RatioAtom if side > 0 else NegativeRatioAtom)(*boxes)
+                self.atoms.append(_OwnedAtom(atom, (part, fraction.bottom), owner))
+        return share * end if finite else 0.0
 
     def _line(self, node: Expression) -> LinearTerm | None:
         """Return an affine expression, fixed rates moved to its constant; None if not affine."""

@@ -172,7 +172,7 @@ class ThreePlayer(Solver):
     shrink: Literal["rates", "metrics"] = "rates"
     hashed: bool = False
 
-    version: ClassVar[int] = 8
+    version: ClassVar[int] = 9
     one_sided: ClassVar[bool] = True
     streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None, "model": LINEAR_MODEL}
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES

@@ -31,7 +31,6 @@ from ratecli.solvers.players.game import (
     BestResponsePlayer,
     ClassifierPlayer,
     DescentPlayer,
-    FollowTheLeader,
     GradientAscent,
     Iterate,
     MultiplierPlayer,
@@ -164,11 +163,10 @@ def make_game(
         player = DescentPlayer(form, rows, stepper, batch, surrogate=surrogate)
     ascent = GradientAscent(Stepper(solver.optimizer, raising), solver.radius)
     multipliers: MultiplierPlayer = ascent
-    if solver.multipliers == "leader":
-        multipliers = FollowTheLeader(form, ascent)
-    elif solver.multipliers == "swap_regret":
+    if solver.multipliers == "swap_regret":
         multipliers = SwapRegret(1 + form.constraints + len(form.signs), raising)
-    return ThreePlayerGame(form, player, multipliers, learning)
+    leader = solver.multipliers == "leader"
+    return ThreePlayerGame(form, player, multipliers, learning, leader=leader)
 
 
 def best_iterate(objectives: Array, violations: Array) -> int:
@@ -232,6 +230,8 @@ class SettingResult:
         The violation that was allowed to the mixture, see `shrink_mixture`.
     mean
         (K,) the rates of the mixture.
+    single
+        The iterate that violates the constraints least, and of several, has the best objective.
     """
 
     def __init__(
@@ -253,6 +253,7 @@ class SettingResult:
         else:
             chances, self.allowed = shrink_mixture(program, rates)
         self.stochastic = self._mixture(chances)
+        _, self.single = program.best_point(rates, MAX_EXCESS)
         self.mean = rates @ chances
 
     def _classifier(self, place: int) -> Classifier:
@@ -269,7 +270,7 @@ class SettingResult:
         counted = np.array([each.prices[0, self.lane] for each in self.played])
         return {
             "stochastic": self.stochastic,
-            "deterministic": self._classifier(best_iterate(self.objectives, self.violations)),
+            "deterministic": self._classifier(self.single),
             "uniform": self._mixture(counted / counted.sum()),
             "last": self._classifier(-1),
         }
