@@ -8,6 +8,7 @@ and line. The command line prints diagnostics and derives its exit code from the
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -245,3 +246,15 @@ _CODES = (
     ("W503", "A setting or the data changed since the results were pinned.", "Pin again."),
 )
 CODES = {code: ErrorCode(code, means, help_text) for code, means, help_text in _CODES}
+
+
+def drop_library_warnings() -> None:
+    """Show no Python warning from now on: what a user must know is a diagnostic.
+
+    Filters that turn warnings into exceptions, as in tests, still do so.
+    """
+
+    def drop(*_: object, **__: object) -> None:
+        pass
+
+    warnings.showwarning = drop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -13,6 +14,7 @@ import typer
 import ratecli
 from ratecli.cli import catalogue, data, files, results, run
 from ratecli.cli.console import CommandGroup, replace_unencodable
+from ratecli.errors import drop_library_warnings
 from ratecli.plugins import TRUST_VARIABLE
 from ratecli.render import terminal_safe
 
@@ -85,7 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(100_000)  # plans have many small objects, which Python would often search
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # searching for plugins takes 30 ms
     try:
-        app(given, prog_name="ratecli")
+        with warnings.catch_warnings():
+            if "--debug" not in given:
+                drop_library_warnings()
+            app(given, prog_name="ratecli")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:  # noqa: BLE001  users see one line, not a traceback

@@ -201,6 +201,15 @@ def read_label(column: pd.Series, name: str, positive: Any = None) -> NDArray[np
     return np.array([*meaning, np.nan])[codes]  # the code of a missing value is -1
 
 
+MAX_NUMBER = 1e100
+"""Largest size of a numeric label or an outcome: sums of squares must be finite."""
+
+
+def within_max(ends: tuple[float, float]) -> tuple[float, float]:
+    """Return the part of a range that `MAX_NUMBER` allows."""
+    return max(ends[0], -MAX_NUMBER), min(ends[1], MAX_NUMBER)
+
+
 def read_number(
     column: pd.Series, name: str, label_range: tuple[float, float]
 ) -> NDArray[np.float64]:
@@ -217,7 +226,7 @@ def read_number(
         way = "'target: number' needs numbers; leave 'target' out for two classes"
         raise FaultError(Diagnostic("E411", message, way, loc=("label",)))
     label = as_float_array(column)
-    low, high = label_range
+    low, high = within_max(label_range)
     wrong = ~(np.isfinite(label) & (label >= low) & (label <= high) | np.isnan(label))
     if wrong.any():
         row = int(np.argmax(wrong))

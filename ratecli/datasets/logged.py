@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.datasets.columns import as_float_array, is_text
+from ratecli.datasets.columns import as_float_array, is_text, within_max
 from ratecli.datasets.entry import LoggedColumns
 from ratecli.errors import Diagnostic, FaultError, errors_at, errors_under
 
 DEPLOYED_DECISION = "a decision of a deployed model"
+MIN_PROPENSITY = 1e-9
+"""Squares of importance weights times `MAX_NUMBER` are finite."""
 DECISION_WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
 
 
@@ -52,8 +54,8 @@ def read_decisions(
 def check_logged(frame: pd.DataFrame, columns: LoggedColumns) -> None:
     """Raise an E406 for values that logged decisions cannot have, E411 for text.
 
-    The chance of each action must be above 0 and below 1: the outcome of an action that is never
-    taken is unknown. Outcomes must be numbers in their range.
+    The chance of each action must be at least `MIN_PROPENSITY`: the outcome of an action that is
+    never taken is unknown. Outcomes must be numbers in their range, at most `MAX_NUMBER` in size.
     """
     with errors_at("action"):
         logged = ~np.isnan(read_decisions(frame[columns.action], columns.action))
@@ -63,9 +65,10 @@ def check_logged(frame: pd.DataFrame, columns: LoggedColumns) -> None:
     if isinstance(columns.propensity, str) and columns.propensity:
         with errors_at("propensity"):
             values = read_numbers(frame, columns.propensity)[logged]
-            hint = "it is the chance that action 1 is taken; drop rows where it is 0 or 1"
-            valid = (values > 0) & (values < 1)
-            require(valid, (columns.propensity, values), "above 0 and below 1", hint)
+            hint = "it is the chance that action 1 is taken; drop rows where it is almost 0 or 1"
+            valid = (values >= MIN_PROPENSITY) & (values <= 1 - MIN_PROPENSITY)
+            what = f"between {MIN_PROPENSITY:g} and 1 - {MIN_PROPENSITY:g}"
+            require(valid, (columns.propensity, values), what, hint)
     for name, ends in columns.outcomes:
         read_outcome(frame[logged], name, ends)
 
@@ -81,7 +84,7 @@ def read_numbers(frame: pd.DataFrame, name: str) -> NDArray[np.float64]:
 @errors_at("outcomes")
 def read_outcome(frame: pd.DataFrame, name: str, ends: tuple[float, float]) -> NDArray[np.float64]:
     """Return the numbers of an outcome, E406 if one is missing or outside its range."""
-    values, (low, high) = read_numbers(frame, name), ends
+    values, low, high = read_numbers(frame, name), *within_max(ends)
     valid = (values >= low) & (values <= high) & np.isfinite(values)
     hint = "outcomes are numbers within their range; drop rows without one"
     require(valid, (name, values), f"between {low:g} and {high:g}", hint)

@@ -74,7 +74,7 @@ STATUSES = {
     "no_solution_found": "no model was found, or none passed the safety test; the reason says how "
     "close it came",
     "iteration_limit": "the iterations ran out before the duality gap was reached",
-    "diverged": "the numbers grew without bound",
+    "diverged": "the numbers grew without bound; the reason says which option to lower",
     "timeout": "the trial exceeded `limits: {time: ...}`",
     "error": "the trial crashed or its worker died; the next run tries it again",
 }
@@ -93,15 +93,13 @@ VARIANTS = {
     "sampled": "of a filter: the rows kept when sampled with a hash of each row",
 }
 """What a variant of a trial's models is."""
-CACHED_STATUSES = frozenset(
-    {"ok", "not_met", "infeasible", "no_solution_found", "iteration_limit", "diverged"}
-)
+CACHED_STATUSES = frozenset({"ok", "not_met", "infeasible", "no_solution_found", "iteration_limit"})
 """Final statuses: a later run does not repeat these trials."""
 
 UNSOLVED_STATUSES = frozenset({"no_solution_found", "infeasible"})
 """Statuses of trials without a model that satisfies the constraints, each with a reason."""
-FAILED_STATUSES = frozenset({"timeout", "error"})
-"""Statuses of trials that ended without a solver's result; they are repeated by a later run."""
+FAILED_STATUSES = frozenset({"diverged", "timeout", "error"})
+"""Statuses of trials that ended without a usable result; they are repeated by a later run."""
 
 
 CONSTRAINT_TOLERANCE = 1e-6

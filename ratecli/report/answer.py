@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 
 from ratecli.experiment.options import solver_class
-from ratecli.ledger.records import UNSOLVED_STATUSES, VIOLATION_PREFIX, is_no_better
+from ratecli.ledger.records import (
+    FAILED_STATUSES,
+    UNSOLVED_STATUSES,
+    VIOLATION_PREFIX,
+    is_no_better,
+)
 from ratecli.ledger.view import Ledger
 from ratecli.report.certificates import confidence_of_tests, is_tested
 from ratecli.report.groups import (
@@ -332,11 +337,11 @@ def _answer(
 
 
 def unsolved_reason(ledger: Ledger, task: Mapping[str, Any]) -> str:
-    """Return why an algorithm found no solution of a task; "" if all did."""
+    """Return why an algorithm found no solution of a task or failed; "" if none did."""
     unsolved = (
         f"{trial.label}, seed {trial.seed}: {ledger.reason(trial)}"
         for trial in ledger.algorithms.plan
-        if ledger.status(trial) in UNSOLVED_STATUSES
+        if ledger.status(trial) in UNSOLVED_STATUSES | FAILED_STATUSES
         and all(trial.point.get(name) == value for name, value in task.items())
     )
     return next(unsolved, "")

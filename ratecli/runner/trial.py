@@ -252,16 +252,22 @@ class Trial:
 
     def solve(self, problem: Problem) -> MeasuredSolution:
         """Solve the trial's problem and measure the solution."""
+        try:
+            solution = self._solution(problem)
+        except np.linalg.LinAlgError:
+            reason = "numbers are too large, or too different in size: use other units"
+            solution = Solution({}, "diverged", reason)
+        return self.measure(problem, solution)
+
+    def _solution(self, problem: Problem) -> Solution:
         case = self.spec.case
         make_rng = partial(random_stream, self.spec.seed, "solver", case.algorithm)
         if case.settings:
             settings = with_penalties(case.settings, training_count(self.rows))
-            solution = solve_tuned(settings, case.guard, problem, make_rng)
-        elif self.spec.together and problem.X.shape[1] <= MAX_FEATURES_TOGETHER:
-            solution = self._solve_together(problem, make_rng)
-        else:
-            solution = solve_with_margin(case.solver, case.guard, problem, make_rng())
-        return self.measure(problem, solution)
+            return solve_tuned(settings, case.guard, problem, make_rng)
+        if self.spec.together and problem.X.shape[1] <= MAX_FEATURES_TOGETHER:
+            return self._solve_together(problem, make_rng)
+        return solve_with_margin(case.solver, case.guard, problem, make_rng())
 
     def _solve_together(
         self, problem: Problem, make_rng: Callable[[], np.random.Generator]

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from threadpoolctl import threadpool_limits
 
-from ratecli.errors import Diagnostic, FaultError, exception_line
+from ratecli.errors import Diagnostic, FaultError, drop_library_warnings, exception_line
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.store import result_documents
 
@@ -257,6 +257,7 @@ def serve_trials(
     # Ctrl-C reaches every process of the terminal; the parent decides how to handle it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(environment)
+    drop_library_warnings()
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     with limit_to_one_thread(), suppress(EOFError, ConnectionError):
         while pipe.poll(idle):

@@ -346,6 +346,18 @@ def test_the_example_is_found_and_recorded(site, cli, monkeypatch):
     assert "random_cuts" in summary
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_library_warning_is_not_shown(tmp_path, jobs):
+    noisy = GOOD.replace("        return Sol", "        np.log(np.zeros(1))\n        return Sol")
+    install(tmp_path, "acme-rates", ENTRIES, {"acme_rates": noisy})
+    (tmp_path / "small.yaml").write_text(PLAIN.replace("unconstrained", "never"))
+    paths = [str(tmp_path), *filter(None, [environment().get("PYTHONPATH")])]
+    env = environment(PYTHONPATH=":".join(paths))
+    only = ("--smoke", "--set", "algorithms=[never]", "-q", "-j", jobs)
+    done = process("run", tmp_path / "small.yaml", *only, env=env, cwd=tmp_path)
+    assert (done.returncode, "Warning" in done.stderr) == (0, False)
+
+
 @pytest.mark.slow
 def test_workers_know_plugins_and_stored_trials_are_found_again(tmp_path):
     env = example(tmp_path)

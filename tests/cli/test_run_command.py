@@ -235,8 +235,8 @@ report: {plots: [], tables: [{rows: [algorithm, variant], columns: [objective]}]
 
 def test_a_diverged_trial_has_no_numbers(folder, cli):
     (folder / "long.yaml").write_text(DIVERGING)
-    answer = cli("run", "long.yaml", "-j", 1)
-    assert answer.code == 0
+    answer = cli("run", "long.yaml", "-j", 1, "-q")
+    assert answer.code == 1
     written = folder / "results" / "long"
     rows = read_rows(written / "metrics.csv")
     assert {row["algorithm"] for row in rows} == {"grid"}
@@ -245,6 +245,7 @@ def test_a_diverged_trial_has_no_numbers(folder, cli):
     assert "nan" not in summary
     for label in ("steps", "prices", "oracle"):
         assert re.search(rf"\| {label} .*\| diverged 1 *\|", summary)
+        assert re.search(rf"E501.: {label} seed=0: the .* became infinite: lower", answer.err)
     assert "lower multiplier_rate" in (written / "report.html").read_text()
 
 

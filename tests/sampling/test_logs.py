@@ -201,6 +201,16 @@ def test_estimated_propensities(folder):
     assert not same[~train].any()
 
 
+@pytest.mark.parametrize(("column", "value"), [("chance", 1e-300), ("gain", 1e300)])
+def test_numbers_whose_squares_overflow_are_refused(folder, column, value):
+    frame = log_rows()
+    frame.loc[frame["taken"] == "yes", column] = value
+    frame.to_csv(folder / "log.csv", index=False)
+    (fault,) = faults(write(folder, FILE))
+    assert fault.code == "E406"
+    assert f"column '{column}' has {value:g}" in fault.message
+
+
 def test_an_estimate_of_0_or_1_is_an_error(folder):
     text = FILE.replace("propensity: chance", "propensity: {estimate: DecisionTreeClassifier}")
     (fault,) = faults(write(folder, text))
