@@ -325,7 +325,7 @@ def _solve(read: ParsedFitSpec, data: TrialData, seed: int, case: Case) -> Measu
     deployed = None if experiment.deployed is None else experiment.deployed.column
     rows = TrainingRowsSpec(case.sampling)
     spec = TrialSpec("", seed, case, NO_DATA, l2, rows, deployed_column=deployed)
-    trial = Trial(spec, data, reference)
+    trial = Trial(spec, data, reference).with_others()
     with fixed_features(data.X):
         return trial.solve(trial.problem())
 

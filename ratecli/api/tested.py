@@ -45,10 +45,11 @@ from ratecli.api.goals import (
     shared_arguments,
 )
 from ratecli.api.rows import InputRows
+from ratecli.experiment.cases import resolve_goals
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import Predictions
-from ratecli.runner.problem import goals_with_numbers
+from ratecli.sampling.others import rates_of_other, with_others
 from ratecli.sampling.rows import TrialData
 from ratecli.sampling.safety_rows import SafetyRows, SafetyTestResult
 from ratecli.solvers.base import Solution
@@ -200,9 +201,10 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
     def _verdict(
         self, read: ParsedFitSpec, rows: LabelledRows, yes: Array, seed: int
     ) -> SafetyTestResult:
-        data = TrialData(rows.sample(self.deployed), yes[:, None])
+        trees = [goal.expression for goal in read.case.constraints]
+        data = TrialData(with_others(rows.sample(self.deployed), trees, {}), yes[:, None])
         issue_warnings(check_fit_rows(read, data))
-        _, rules = goals_with_numbers(read.case, data, {}, "train")
+        _, rules = resolve_goals(read.case, rates_of_other)
         spec = read.case.safety_spec(data.splits()["safety"])
         assert spec is not None
         test = SafetyRows(data, spec, (0.0, 1.0), seed)

@@ -26,7 +26,7 @@ from ratecli.rates.expression import Leaf, Slice
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask, Sample
-from ratecli.rates.table import Measurement, return_key
+from ratecli.rates.table import OTHER, Measurement, return_key
 
 ROUNDING = 1e-9
 """Tolerance for measurements outside their range by rounding, relative to the range's width."""
@@ -215,8 +215,12 @@ def _measured_range(
     counted = np.all([kinds.mask(leaf.rate.among) for leaf in leaves], axis=0)
     if not counted.any():  # two rates of no rows, which are equal only for that reason
         return -math.inf, math.inf
+    rest = np.zeros(2)  # another algorithm may decide in any way
     totals: dict[Slice, Array] = {}
     for leaf, coefficient in zip(leaves, coefficients, strict=True):
+        if leaf.rate.yes == OTHER:
+            rest += np.sort(coefficient * np.array(measurement_range(leaf, label_range)))
+            continue
         yes, no = kinds.mask(leaf.rate.yes)[counted], kinds.mask(leaf.rate.no)[counted]
         total = totals.setdefault(leaf.where, np.zeros((2, len(yes))))
         total += coefficient * (yes.astype(float) - no), coefficient * no
@@ -226,7 +230,7 @@ def _measured_range(
         sure, maybe = _values_at(always, m), [_values_at(total, m) for total in totals.values()]
         ends.append((sure + sum(np.minimum(each, 0) for each in maybe)).min())
         ends.append((sure + sum(np.maximum(each, 0) for each in maybe)).max())
-    return float(min(ends)), float(max(ends))
+    return float(min(ends) + rest[0]), float(max(ends) + rest[1])
 
 
 def _range_of_outcomes(leaves: Sequence[Leaf], coefficients: Sequence[float]) -> Interval:

@@ -70,6 +70,11 @@ OF_PLACEHOLDER = 0.5
 """Replaces `of(...)` while the shape of a goal is determined; any number would do."""
 
 
+def replace_of(node: Expression) -> Expression | None:
+    """Return `OF_PLACEHOLDER` for `of(...)`, for use with `ex.transform`."""
+    return ex.Constant(OF_PLACEHOLDER) if isinstance(node, ex.AlgorithmMetric) else None
+
+
 @dataclass(frozen=True)
 class Case:
     """One algorithm at one sweep point: a trial without its seed.
@@ -226,17 +231,13 @@ def case_metrics(cases: Sequence[Case]) -> dict[str, Expression]:
 
 
 def resolve_goals(
-    case: Case, value_of: Callable[[ex.AlgorithmMetric], float]
+    case: Case, known: Callable[[Expression], Expression | None] = replace_of
 ) -> tuple[Goal, tuple[Goal, ...]]:
-    """Return the objective and constraints for the solver, with a number for each `of(...)`."""
-
-    def number(node: Expression) -> Expression | None:
-        return ex.Constant(value_of(node)) if isinstance(node, ex.AlgorithmMetric) else None
-
-    objective = ex.transform(case.objective.expression, number)
+    """Return the objective and constraints, with `known(node)` in place of each `of(...)`."""
+    objective = ex.transform(case.objective.expression, known)
     rules = []
     for goal in case.constraints:
-        parts = tuple(ex.transform(part, number) for part in goal.pieces)
+        parts = tuple(ex.transform(part, known) for part in goal.pieces)
         rules.append(constraint_goal(goal.name, goal.text, parts, rs.violation_expression(parts)))
     return objective_goal(case.objective.text, objective), tuple(rules)
 

@@ -64,8 +64,8 @@ PARAMETER_PAGES = {
 """Web pages with the parameters of each library of boosted trees."""
 
 OF_DESCRIPTION = (
-    "the value of another algorithm, as in of(unconstrained, error), or of the deployed model, as "
-    "in of(deployed, error)"
+    "the value of another algorithm on the same rows, as in of(unconstrained, error), or of the "
+    "deployed model, as in of(deployed, error)"
 )
 
 

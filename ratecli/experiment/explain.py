@@ -160,7 +160,7 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
     if not prepared.plan.tasks:
         yield "the bounds are listed once the data is present"
         return
-    _, rules = resolve_goals(case, lambda _: OF_PLACEHOLDER)
+    _, rules = resolve_goals(case)
     (goal,) = (without_split_condition(goal) for goal in rules if goal.name == name)
     deployed, data = prepared.experiment.deployed, prepared.data.only(case.datasets)
     column = deployed.column if deployed else None
@@ -267,7 +267,7 @@ def _goal_by_point(cases: Sequence[Case], name: str) -> list[tuple[str, Goal]]:
     """Return (sweep point, goal) pairs; pieces have `OF_PLACEHOLDER` in place of `of(...)`."""
     found: dict[str, Goal] = {}
     for case in cases:
-        objective, rules = resolve_goals(case, lambda _: OF_PLACEHOLDER)
+        objective, rules = resolve_goals(case)
         for written, goal in zip(case.goals(), (objective, *rules), strict=True):
             if goal.name == name:
                 as_written = replace(goal, expression=written.expression)

@@ -25,7 +25,7 @@ from ratecli.config.filter import FILTER
 from ratecli.config.sweep import DATASET_AXIS, SweepPoint, sweep_points
 from ratecli.datasets.registry import logged_columns, true_returns
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
-from ratecli.experiment.cases import OF_PLACEHOLDER, Case, measured_rates
+from ratecli.experiment.cases import Case, measured_rates, replace_of
 from ratecli.experiment.checks.goals import (
     check_case,
     check_entry,
@@ -440,11 +440,8 @@ class ExperimentReader:
         values = {}
         for loc, tree in self.rules.values.items():
             with self._resolving(loc, pool, needed=loc == OBJECTIVE_LOC):
-                value = rs.resolve(tree, at.scope)
+                values[str(loc[-1])] = rs.resolve(tree, at.scope)
                 self._warn_of_small_groups(loc, tree, at.scope)
-                if loc == OBJECTIVE_LOC:
-                    value = ex.transform(value, _on_training_rows)
-                values[str(loc[-1])] = value
         return values
 
     def _constraints(self, at: EntryAtPoint, pool: DatasetNames, *, needed: bool) -> list[Goal]:
@@ -452,11 +449,8 @@ class ExperimentReader:
         goals = []
         for loc, rule in self.rules.constraints.items():
             with self._resolving(loc, pool, needed=needed):
-                parts = tuple(
-                    ex.transform(part, _on_training_rows)
-                    for part in rs.constraint_differences(rule, at.scope)
-                )
-                known = tuple(ex.transform(part, _replace_of) for part in parts)
+                parts = rs.constraint_differences(rule, at.scope)
+                known = tuple(ex.transform(part, replace_of) for part in parts)
                 for operand in rule.operands:
                     self._warn_of_small_groups(loc, operand, at.scope)
                 name = str(loc[-1])
@@ -473,24 +467,3 @@ class ExperimentReader:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _on_training_rows(node: Expression) -> Expression | None:
-    """Restrict the rates inside `of(...)` to training rows, for use with `ex.transform`.
-
-    A goal compares with what another algorithm reached on training rows, whatever split the goal
-    itself is measured on.
-    """
-    if not isinstance(node, ex.AlgorithmMetric):
-        return None
-
-    def train(part: Expression) -> Expression | None:
-        if isinstance(part, ex.MeasuredNode) and part.split is None:
-            return replace(part, split="train")
-        return None
-
-    return replace(node, metric=ex.transform(node.metric, train))
-
-
-def _replace_of(node: Expression) -> Expression | None:
-    return ex.Constant(OF_PLACEHOLDER) if isinstance(node, ex.AlgorithmMetric) else None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ratecli.rates.expression import Slice
 from ratecli.rates.syntax import AnyOf, Clause, parse_number, value_text
-from ratecli.rates.table import Rate
+from ratecli.rates.table import OTHER, Rate
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -91,6 +91,8 @@ class Sample:
         None if each represents itself.
     logs
         Logged decisions, if a data set has any.
+    others
+        (n,) what each row adds to the rates of other algorithms, by the rate's name.
     """
 
     columns: Mapping[str, NDArray[np.object_] | Floats]
@@ -102,6 +104,7 @@ class Sample:
     label_range: tuple[float, float] | None = None
     count: Floats | None = None
     logs: Logs | None = None
+    others: Mapping[str, Floats] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.label)
@@ -130,6 +133,9 @@ class Sample:
 
     def counts(self, rate: Rate, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Return what some rows (m,) add to a rate if decided positively, and if negatively."""
+        if rate.yes == OTHER:
+            same = self.others[rate.name][rows]
+            return same, same
         if rate.counts_rows or self.logs is None:
             yes, no = (self.mask(name)[rows].astype(float) for name in (rate.yes, rate.no))
             return yes, no

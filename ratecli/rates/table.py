@@ -107,6 +107,8 @@ class Rate:
         return low, 1.0 if self.of == "decision" else math.inf
 
 
+OTHER = "other"
+"""Mask of the rates of another algorithm (`sampling.others`), which count by its decisions."""
 OUTCOME = "outcome"
 EPISODE_WEIGHT = "episode_weight"
 """The measurement of an episode's importance weight."""

@@ -33,25 +33,19 @@ Goals = tuple[Goal, tuple[Goal, ...]]
 def goals_with_numbers(
     case: Case, rows: TrialData, reference: Mapping[str, Predictions], split: str
 ) -> Goals:
-    """Return the experiment's objective and constraints with values for `of(...)`.
+    """Return the experiment's objective and constraints with values on a split for `of(...)`."""
 
-    References to another algorithm are measured on the split that the goal is evaluated on.
-    """
-
-    def without_split(part: ex.Expression) -> ex.Expression | None:
-        """Remove the split that `ratecli.experiment` added on reading."""
-        return replace(part, split=None) if isinstance(part, ex.MeasuredNode) else None
-
-    def value_of(node: ex.AlgorithmMetric) -> float:
-        moved = replace(node, metric=ex.transform(node.metric, without_split))
-        value = reference_value(rows, split, reference, moved)
+    def number(node: ex.Expression) -> ex.Expression | None:
+        if not isinstance(node, ex.AlgorithmMetric):
+            return None
+        value = reference_value(rows, split, reference, node)
         if not math.isfinite(value):
             where = "training" if split == "train" else split
             message = f"'{ex.to_text(node)}' is {value} on {where} rows: goals need a number"
             raise FaultError(Diagnostic("E311", message, None, node.span))
-        return value
+        return ex.Constant(value)
 
-    return resolve_goals(case, value_of)
+    return resolve_goals(case, number)
 
 
 def reference_value(

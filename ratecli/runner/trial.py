@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.cases import Case, uses_deployed_model
+from ratecli.experiment.cases import Case, references, resolve_goals, uses_deployed_model
 from ratecli.experiment.checks.goals import refusal_reason
 from ratecli.experiment.checks.rows import check_known_groups
 from ratecli.experiment.plan import TrialSpec
@@ -32,8 +32,9 @@ from ratecli.models.base import Classifier
 from ratecli.models.recent import fixed_features
 from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import PROGRAM_SHAPES, objective_goal
+from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, objective_goal
 from ratecli.rates.matrix import Predictions, measure
+from ratecli.rates.table import OTHER
 from ratecli.runner.problem import (
     Goals,
     goals_with_numbers,
@@ -52,6 +53,7 @@ from ratecli.sampling.encoding import stored_encoding
 from ratecli.sampling.filter_summary import summarize_filters
 from ratecli.sampling.group_rates import group_rates
 from ratecli.sampling.logs import effective_rows
+from ratecli.sampling.others import rates_of_other, with_others
 from ratecli.sampling.rows import NoRowsKeptError, TrialData, load_training_rows, load_trial_data
 from ratecli.sampling.safety_rows import SafetyRows
 from ratecli.sampling.violation_pieces import violation_pieces
@@ -105,7 +107,7 @@ def _run_trial(spec: TrialSpec, results: Mapping[str, TrialResult]) -> TrialResu
         for label, key in spec.of.items()
         if not has_no_solution(results[key])
     }
-    trial = Trial(spec, rows, reference, results)
+    trial = Trial(spec, rows, reference, results).with_others()
     with fixed_features(rows.X):
         try:
             problem = trial.problem()
@@ -312,7 +314,7 @@ class Trial:
         predictions = self.rows.answers(solution.variants, estimated=estimated)
         trial, info = self._with_main(solution, predictions), dict[str, Any]()
         if problem.safety_test is not None:
-            _, constraints = goals_with_numbers(case, trial.rows, trial.reference, "train")
+            _, constraints = resolve_goals(case, rates_of_other)
             test = SafetyRows(trial.rows, problem.safety_test, problem.label_ends, self.spec.seed)
             verdict = test.verdict(solution, predictions, constraints)
             solution, status, reason = verdict.solution, verdict.status, verdict.reason
@@ -357,10 +359,20 @@ class Trial:
         if self.spec.is_deployed:
             rows = with_classifier_decisions(rows, solution.variants[main])
         reference = {self.spec.case.label: predictions[main], **self.reference}
-        return replace(self, rows=rows, reference=reference)
+        return replace(self, rows=rows, reference=reference).with_others()
+
+    def with_others(self) -> Trial:
+        """Return the trial with the rates of the algorithms that its goals refer to."""
+        trees = [goal.expression for goal in self.spec.case.goals()]
+        sample = with_others(self.rows.sample, trees, self.reference)
+        return replace(self, rows=replace(self.rows, sample=sample))
 
     def _solver_goals(self, split: str) -> Goals:
-        """Return the goals with values for `of(...)`, or plain error if the solver ignores them."""
+        """Return the goals for the solver, or plain error if it ignores them.
+
+        The rates in `of(...)` are rates of the problem where the goal keeps its shape; elsewhere,
+        their values on the split replace them.
+        """
         case = self.spec.case
         sample = self.rows.sample
         ignores = case.solver.role == "ignores"
@@ -369,12 +381,28 @@ class Trial:
         objective, constraints = goals_with_numbers(case, self.rows, self.reference, split)
         if ignores:  # without labels, it minimizes the objective
             return objective, ()
-        for goal in (objective, *constraints):
+        rated_objective, rated = resolve_goals(case, rates_of_other)
+        found = []
+        pairs = zip((rated_objective, *rated), (objective, *constraints), strict=True)
+        for with_rates, goal in pairs:
             why, _ = refusal_reason(type(case.solver), goal, objective=goal is objective)
             if why:  # a negative value of `of(...)` turned a convex goal concave
                 message = f"algorithm '{case.label}' cannot take '{goal.text}': {why}"
                 raise FaultError(Diagnostic("E308", f"{message} at the values of 'of(...)'"))
-        return objective, constraints
+            found.append(with_rates if self._keeps_shape(with_rates, goal) else goal)
+        return found[0], tuple(found[1:])
+
+    def _keeps_shape(self, with_rates: Goal, with_numbers: Goal) -> bool:
+        """Whether a solver can take a goal with the rates of another algorithm, not only values."""
+        leaves = ex.leaves(with_rates.expression, *with_rates.pieces)
+        return (
+            with_rates.shape == with_numbers.shape
+            and not references(with_rates.expression)
+            and all(leaf.rate.of == "decision" for leaf in leaves if leaf.rate.yes == OTHER)
+            and not refusal_reason(
+                type(self.spec.case.solver), with_rates, objective=with_rates.name == "objective"
+            )[0]
+        )
 
     def _deployed_model(self) -> Classifier:
         """Return the deployed model as a classifier."""

@@ -182,7 +182,7 @@ class TrialData:
         """Return the rows with the splits and weights that they have without a filter."""
         if self.before is None:
             return self.sample
-        return replace(self.before, deployed=self.sample.deployed)
+        return replace(self.before, deployed=self.sample.deployed, others=self.sample.others)
 
     def splits(self) -> dict[str, int]:
         """Return the number of rows of each nonempty split, in the order of `SPLITS`."""

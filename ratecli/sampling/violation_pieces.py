@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,9 +12,10 @@ from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, pieces
 from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix, unseen_variance
-from ratecli.rates.sample import Floats
-from ratecli.rates.table import Measurement
+from ratecli.rates.sample import Floats, Sample
+from ratecli.rates.table import OTHER, Measurement
 from ratecli.rates.tangent import tangent
+from ratecli.sampling.others import rates_of_other
 from ratecli.sampling.rows import TrialData
 
 MAX_MEASURED_PIECES = 100
@@ -32,20 +34,26 @@ def violation_pieces(
         return {}
     test = np.flatnonzero(rows.sample.rows(ex.ALL_ROWS, "test"))
     counts = None if rows.stream is None else rows.stream.count[test]
-    parts = {goal.expression: pieces(goal.expression) for goal in goals if _is_measurable(goal)}
-    matrix = build_rate_matrix(ex.leaves(*parts), rows.sample, "test").on(test)
+    parts = {}
+    for goal in goals:
+        tree = ex.transform(goal.expression, rates_of_other)
+        if _is_measurable(tree, rows.sample):
+            parts[ex.to_text(goal.expression)] = pieces(tree)
+    matrix = build_rate_matrix(
+        ex.leaves(*itertools.chain(*parts.values())), rows.sample, "test"
+    ).on(test)
     found: dict[str, dict[str, Pieces]] = {}
     for variant, predicted in predictions.items():
         of = predicted.measurements(matrix.leaves, rows.sample.label)
         measured = {key: values[test] for key, values in of.items()}
         rates = matrix.measured(measured)
-        for violation, own in parts.items():
+        for metric, own in parts.items():
             tangents = [tangent(piece, rates, matrix.index()) for piece in own]
             slopes = np.array([each.slopes for each in tangents])
             errors = _standard_errors(matrix, slopes, measured, counts)
             numbers = [(float(t.value), e) for t, e in zip(tangents, errors.tolist(), strict=True)]
             if len(test) and np.isfinite(numbers).all():
-                found.setdefault(variant, {})[ex.to_text(violation)] = numbers
+                found.setdefault(variant, {})[metric] = numbers
     return found
 
 
@@ -69,11 +77,13 @@ def _standard_errors(
     return matrix.standard_error_of(slopes, measured)
 
 
-def _is_measurable(goal: Goal) -> bool:
+def _is_measurable(tree: ex.Expression, sample: Sample) -> bool:
     """Whether a violation is a function of means over rows, with few enough pieces."""
-    if any(isinstance(part, ex.AlgorithmMetric) for part in ex.walk(goal.expression)):
-        return False
-    nodes = ex.measured_nodes(goal.expression)
-    if not all(isinstance(part, Leaf) for part in nodes):
-        return False
-    return len(pieces(goal.expression)) <= MAX_MEASURED_PIECES
+    for part in ex.walk(tree):
+        if isinstance(part, ex.AlgorithmMetric | ex.RankingMeasure | ex.Disclosure):
+            return False
+        if not (isinstance(part, Leaf) and part.rate.yes == OTHER):
+            continue
+        if part.rate.name not in sample.others or sample.count is not None:
+            return False  # unknown, or known only as shares of equal rows
+    return len(pieces(tree)) <= MAX_MEASURED_PIECES

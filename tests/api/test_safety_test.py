@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from applicants import PARITY, people
 from scipy import stats
@@ -195,3 +196,17 @@ def test_sample_weight_needs_metadata_routing(loans):
     test = SafetyTest(RateConstrainedClassifier(), "error <= 0.5")
     with pytest.raises(ValueError, match="enable_metadata_routing"):
         test.fit(X, y, sample_weight=np.ones(600))
+
+
+def test_a_constraint_may_compare_with_the_deployed_model():
+    """Both are measured on the held-out rows, row by row: the difference of a row is -1, 0 or 1."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=4000)
+    y = (x + 0.5 * rng.normal(size=4000) > 0).astype(int)
+    X = pd.DataFrame({"x": x, "old": np.where(rng.random(4000) < 0.3, 1 - y, y)})
+    rule = "error <= of(deployed, error) - 0.02"
+    options = {"deployed": "old", "bound": "hoeffding", "delta": 0.1, "fraction": 0.5}
+    test = SafetyTest(LogisticRegression(), rule, **options, random_state=0).fit(X, y)
+    (record,) = test.certificates_
+    assert test.passed_
+    assert record["upper"] - record["estimate"] == pytest.approx(2 * np.sqrt(np.log(10) / 4000))

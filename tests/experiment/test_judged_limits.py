@@ -1,10 +1,11 @@
-"""What a goal is held to where validation rows judge it: what the other algorithm reaches there."""
+"""A goal compares two algorithms on the same rows, wherever it is measured."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from experiments import measured_values, run_file, write
+from ratecli.ledger.records import NEW_DATA_KEY
 
 FILE = """
 name: judged
@@ -43,3 +44,17 @@ def test_validation_limit_is_the_other_algorithms_validation_error(few):
     plain, held = errors["unconstrained"], errors["mixture"]
     limit = 1.1 * plain["error", "validation"] + 1e-4
     assert 1.5 * plain["error", "train"] < held["error", "validation"] < limit
+
+
+def test_an_algorithm_never_exceeds_a_multiple_of_its_own_error(few):
+    """Its violation is a tenth of its error; paired rows make the standard error small, too."""
+    _, store = run_file(write(few, FILE))
+    trial = next(each for each in store.plan() if each.label == "unconstrained")
+    result = store.result(trial.key)
+    plain, test = measured_values(trial, result), result.info["rows"]["test"]
+    for split in ("train", "validation", "test"):
+        assert plain["violation.price", split] == pytest.approx(-0.1 * plain["error", split])
+    ((value, error),) = result.info[NEW_DATA_KEY]["pieces"]["deterministic"].popitem()[1]
+    p = plain["error", "test"]
+    assert value == pytest.approx(-0.1 * p)
+    assert error < 0.2 * np.sqrt(p * (1 - p) / test)

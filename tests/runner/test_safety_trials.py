@@ -158,18 +158,21 @@ def test_of_an_algorithm_with_other_training_rows_is_its_own_value(folder):
     assert share == pytest.approx(theirs["women", "train"], abs=0.02)
 
 
-def test_constraints_refer_to_values_of_another_algorithm_on_training_rows(folder):
+def test_a_safety_test_compares_two_algorithms_row_by_row(folder):
+    """A row counts -1, 0 or 1: whether this model errs, less whether the other one does."""
     text = FILE.replace("[unconstrained]", "[unconstrained, majorize: {iterations: 1}]")
     text = text.replace(
         "'positive_rate[women] <= 0.5'", "'error <= of(unconstrained, error) + 0.1'"
     )
     results, values = trials(folder, text, "sweep={k: [1]}")
     assert {result.status for result in results.values()} == {"ok"}
-    limit = values["unconstrained"]["error", "train"] + 0.1
+    theirs = values["unconstrained"]["error", "safety"]
     for label, result in results.items():
         record = result.info["certificates"][0]
-        difference = values[label]["error", "safety"] - limit
+        difference = values[label]["error", "safety"] - theirs - 0.1
         assert record["estimate"] == pytest.approx(difference, abs=1e-12)
+        width = 2 * np.sqrt(np.log(1 / 0.05) / (2 * result.info["rows"]["safety"]))
+        assert record["upper"] == pytest.approx(difference + width)
 
 
 def test_samples_without_a_group_find_no_solution(folder):

@@ -14,7 +14,7 @@ from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.experiment import Experiment
 from ratecli.datasets.registry import logged_columns
 from ratecli.errors import Diagnostic, Loc, Span, did_you_mean
-from ratecli.experiment.cases import OF_PLACEHOLDER, Case, measured_rates, references, resolve_goals
+from ratecli.experiment.cases import Case, measured_rates, references, resolve_goals
 from ratecli.experiment.choices import in_order_of_choice, use_of
 from ratecli.experiment.options import usable_solvers
 from ratecli.experiment.safety import merged_safety, own_safety_keys
@@ -217,7 +217,7 @@ def check_support(
     yield from _check_episodes(experiment, case)
     if case.solver.role == "ignores":
         return
-    objective, rules = resolve_goals(case, lambda _: OF_PLACEHOLDER)
+    objective, rules = resolve_goals(case)
     for (loc, _), goal in zip(case.located_goals(), (objective, *rules), strict=True):
         aim = goal is objective
         why, span = refusal_reason(type(case.solver), goal, objective=aim)

@@ -12,7 +12,7 @@ from ratecli.certify.trees import plan_goal_test
 from ratecli.config.experiment import Experiment
 from ratecli.datasets.columns import is_text
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at
-from ratecli.experiment.cases import OF_PLACEHOLDER, Case, references, resolve_goals
+from ratecli.experiment.cases import Case, references, resolve_goals
 from ratecli.experiment.options import TUNE
 from ratecli.experiment.reading import DatasetNames, ExperimentReader
 from ratecli.experiment.safety import safety_key_loc
@@ -20,13 +20,14 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import balance
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf, Slice
-from ratecli.rates.matrix import RateMatrix, build_rate_matrix
+from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix
 from ratecli.rates.resolve import MAX_VALUES
 from ratecli.rates.sample import Sample
 from ratecli.rates.syntax import Clause, is_date
 from ratecli.rates.table import DEPLOYED
 from ratecli.sampling.deployed import with_stored_decisions
 from ratecli.sampling.logs import TRUTH_COLUMNS, misfits
+from ratecli.sampling.others import rates_of_other, with_others
 from ratecli.sampling.resampling import SamplingSpec
 from ratecli.sampling.rows import (
     ExperimentData,
@@ -344,7 +345,7 @@ def _check_constraint_obstacles(sample: Sample, cases: Sequence[Case]) -> Iterat
     """
     matrices: dict[tuple[Leaf, ...], RateMatrix] = {}
     for case in (case for case in cases if case.solver.role != "ignores"):
-        _, rules = resolve_goals(case, lambda _: OF_PLACEHOLDER)
+        _, rules = resolve_goals(case)
         for original, goal in zip(case.constraints, rules, strict=True):
             if _depends_on_trials(original, sample):
                 continue
@@ -399,13 +400,18 @@ def _check_testable_constraints(sample: Sample, cases: Sequence[Case]) -> Iterat
         spec = case.safety_spec(int((sample.part == "safety").sum()))
         if spec is None:
             continue
-        for goal in resolve_goals(case, lambda _: OF_PLACEHOLDER)[1]:
+        trees = [goal.expression for goal in case.constraints]
+        unknown = Predictions(*np.zeros((3, len(sample))))  # their trials have not run
+        with_unknown = with_others(
+            sample, trees, {part.algorithm: unknown for tree in trees for part in references(tree)}
+        )
+        for goal in resolve_goals(case, rates_of_other)[1]:
             known = (ex.to_text(goal.expression), spec.method)
             if known in seen:
                 continue
             seen.add(known)
             tested = without_split_condition(goal)
-            rates, _ = rates_on_split(goal_leaves([tested]), sample, "safety")
+            rates, _ = rates_on_split(goal_leaves([tested]), with_unknown, "safety")
             try:
                 plan_goal_test(tested, spec, rates)
             except FaultError as error:
