@@ -31,7 +31,11 @@ CLASSES = {
     "ratio": "one ratio of sums of rates, such as `1 - f1`",
     "sum of ratios": "several of them, such as `f1[men] - f1[women]`",
     "balance": "the distance of the groups' shares among rows decided yes from given ones: `imbalance(by=sex)`",
-    "other": "any other function of rates, such as `tpr * fpr`",
+    "smooth": (
+        "sums of these and of functions without kinks, such as `-mcc` or `-tpr * tnr`, or the largest of some, such as "
+        "`-min(mcc, by=sex)`; as an objective it has a local optimum without a certificate"
+    ),
+    "other": "any other function of rates, such as `tpr * abs(fpr - 0.1)`",
     "quadratic": "sums of `mse`, none of them subtracted, and of `mean_error`: `mse[women] <= 2`",
     "estimate": "other goals of estimates, such as `log_loss` and `mse[women] - mse[men]`",
     "disclosure": "a bound on what a decision tells of a group: `disclosivity(by=sex) <= 0.1`",

@@ -176,6 +176,8 @@ def best_objective(problem: Problem, cells: RowPositions, slack: float = 0.0) ->
         program = RateProgram.of(problem).loosened(slack)
     except ValueError:  # neither convex nor a sum of ratios
         return math.nan
+    if program.objective.smooth:
+        return math.nan
     found = optimize_over_hull(program, hull, OPTIMUM_GAP)
     return math.inf if found is None or not found.feasible else found.bound
 

@@ -17,7 +17,7 @@ from ratecli.experiment.options import all_options, solver_class
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine, bound_text, positive_combination
-from ratecli.rates.analysis import Goal
+from ratecli.rates.analysis import Goal, Shape
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED, MEASURES, canonical_name
 from ratecli.render import plain_value
@@ -30,6 +30,10 @@ from ratecli.solvers.registry import all_algorithms
 MAX_SHOWN_ITEMS = 4
 """Maximum number of tests, bounds, filters, sweep points or pieces that are listed in full."""
 TEXT_LENGTH = 300
+LOCAL_OPTIMUM = (
+    "local, the best of several searches: no certificate says how far it is from the best "
+    "possible; `thresholded` tries every threshold"
+)
 TAKE_PHRASES = {
     "weights": "each training row is weighted by the probability that it is kept",
     "sample": "each training row is kept or not, at random by the seed",
@@ -203,6 +207,7 @@ def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
         ),
         f"understood  {text}{'' if objective else ' <= 0'}",
         f"class       {SHAPE_NAMES[goal.shape]}",
+        *([f"optimum     {LOCAL_OPTIMUM}"] if objective and goal.shape is Shape.SMOOTH else []),
         *_explain_references(goal),
         *_format_normal_forms(goals),
     ]

@@ -45,8 +45,10 @@ MAX_PIECES = 2000
 class Shape(StrEnum):
     """Classes of goals, from easiest to hardest; a solver states which ones it supports.
 
-    The first six are goals of decisions only. `BALANCE` is a distance of shares among the positive
-    decisions from target shares (`rates.affine`), as an objective; a constraint on it is `OTHER`.
+    The first seven are goals of decisions only. `BALANCE` is a distance of shares among the
+    positive decisions from target shares (`rates.affine`), as an objective; a constraint on it is
+    `OTHER`. `SMOOTH` is a sum of convex functions, ratios, and largest values of functions without
+    kinks, such as a product of rates: as an objective, it has a local optimum without certificate.
     `QUADRATIC` is a sum of `mse`, none of them subtracted, and of `mean_error`: convex in the
     estimates of the label. `ESTIMATE` is any other goal of estimates (mean_error, mse, log_loss).
     `DISCLOSURE` is a constraint `disclosivity(by=...) <= alpha` and nothing else. `RANKING` goals
@@ -59,6 +61,7 @@ class Shape(StrEnum):
     RATIO = "ratio"
     RATIO_SUM = "sum of ratios"
     BALANCE = "balance"
+    SMOOTH = "smooth"
     OTHER = "other"
     QUADRATIC = "quadratic"
     ESTIMATE = "estimate"
@@ -71,6 +74,10 @@ MEASURABLE_SHAPES = frozenset(Shape) - {Shape.DISCLOSURE, Shape.RANKING, Shape.R
 """Classes of goals that are functions of means over rows."""
 PROGRAM_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
 """Classes of goals that programs over rates can express."""
+SEARCHED_SHAPES = PROGRAM_SHAPES | {Shape.SMOOTH}
+"""Classes of objectives that a search over a hull of rates can minimize."""
+KINKED = frozenset({"abs", "max", "min", "rms"})
+"""Functions without a slope at some points inside their domain."""
 
 
 class Curvature(Flag):
@@ -221,7 +228,26 @@ def shape(node: Expression) -> Shape:
     if form is not None:
         alone = len(form.ratios) == 1 and not form.affine.coefficients
         return Shape.RATIO if alone else Shape.RATIO_SUM
-    return Shape.OTHER if balance(node) is None else Shape.BALANCE
+    if balance(node) is not None:
+        return Shape.BALANCE
+    smooth = (_is_smooth(part) for term in nonconvex_terms(node) for part in pieces(term))
+    return Shape.SMOOTH if all(smooth) else Shape.OTHER
+
+
+def nonconvex_terms(node: Expression) -> list[Expression]:
+    """Return the terms of a sum that are neither convex nor sums of ratios of rates."""
+    terms = node.arguments if isinstance(node, Apply) and node.function == "sum" else (node,)
+    return [
+        term
+        for term in terms
+        if ratio_sum(term) is None and Curvature.CONVEX not in curvature(term)
+    ]
+
+
+def _is_smooth(node: Expression) -> bool:
+    """Whether an expression has slopes wherever it is defined and not at an end of its domain."""
+    kinks = (part for part in ex.walk(node) if isinstance(part, Apply) and part.function in KINKED)
+    return all(curvature(part) is Curvature.CONSTANT for part in kinks)
 
 
 def nonquadratic_part(node: Expression) -> Expression | None:

@@ -267,6 +267,7 @@ _SYNONYMS = {
     "base_rate": "prevalence",
     "precision": "ppv",
     "f1": "f_measure",
+    "mcc": "matthews_corrcoef phi_coefficient",
     "roc_auc": "auc",
     "pr_auc": "average_precision",
     "mse": "mean_squared_error",
@@ -309,6 +310,13 @@ COMPOSITES = {
         " / ((1 + beta * beta) * true_positives + beta * beta * false_negatives + false_positives)",
         "weighted harmonic mean of precision and recall; recall counts beta times as much",
         ("beta",),
+    ),
+    "mcc": Composite(
+        # the small number makes it 0 if all decisions are equal, as in scikit-learn
+        "(tpr + tnr - 1) * sqrt(base_rate * (1 - base_rate) / (1e-15"
+        " + (true_positives + false_positives) * (true_negatives + false_negatives)))",
+        "Matthews correlation coefficient of decisions and labels, -1 to 1; 0 if all decisions are "
+        "equal",
     ),
     "balanced_accuracy": Composite("(tpr + tnr) / 2", "mean of tpr and tnr"),
     "g_mean": Composite("geo_mean(tpr, tnr)", "geometric mean of tpr and tnr"),

@@ -107,6 +107,7 @@ def _linearize(name: str, arguments: list[Floats]) -> tuple[Floats, list[Floats]
     points = [function.near(*point) for point in np.transpose(arguments).tolist()]
     value = np.array([function.value(*point) for point in points])
     slopes = list(np.transpose([function.slopes(*point) for point in points]))
-    for slope, argument, near in zip(slopes, arguments, np.transpose(points), strict=True):
-        value += slope * (argument - near)
+    with np.errstate(invalid="ignore"):  # undefined arguments
+        for slope, argument, near in zip(slopes, arguments, np.transpose(points), strict=True):
+            value += slope * (argument - near)
     return value, slopes

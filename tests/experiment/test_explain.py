@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ratecli.errors import FaultError
 from ratecli.experiment.choices import CHOICES
 from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import check_available, check_file
@@ -183,3 +184,38 @@ def test_labels_of_points_need_no_other_use(tmp_path):
     ):
         path.write_text(f"{head}sweep: {sweep}\nmetrics: {{m: k * error}}\n")
         assert not check_file(path).warnings
+
+
+@pytest.mark.parametrize("objective", ["-mcc", "error - tpr * tnr", "-min(mcc[women], mcc[men])"])
+def test_objectives_without_a_certificate_are_named_as_such(explained, objective):
+    head, tail = explained(objective=objective)
+    assert any(line.startswith("optimum     local, ") for line in head)
+    offered = [line.split()[0] for line in tail if " if " in line and "not support" not in line]
+    assert {"post_shift", "mixture", "thresholded"} <= {*offered}
+    assert not {"three_player", "majorize", "coco", "exponentiated_gradient"} & {*offered}
+
+
+def test_objectives_with_a_certificate_are_not_called_local(explained):
+    for objective in ("error", "1 - f1", "-g_mean"):
+        assert not any("local" in line for line in explained(objective=objective)[0])
+
+
+@pytest.mark.parametrize(
+    ("keys", "quoted"),
+    [
+        ({"objective": "error + 0.5 - tpr * tnr"}, "'tpr * tnr' is smooth"),
+        ({"objective": "-mcc"}, "'-mcc' is smooth"),
+        ({"rule": "mcc[women] >= 0.3"}, "'mcc[women]' is smooth"),
+        ({"objective": "fpr + tpr * abs(fpr - 0.1)"}, "'tpr * abs(fpr - 0.1)' is neither"),
+    ],
+)
+def test_algorithms_refuse_with_the_part_and_who_takes_it(tmp_path, keys, quoted):
+    path = tmp_path / "exp.yaml"
+    path.write_text(FILE.format(**({"rule": "tpr >= 0.5", "objective": "error"} | keys)))
+    with pytest.raises(FaultError) as error:
+        check_file(path)
+    (fault,) = error.value.faults
+    assert fault.code == "E308"
+    assert quoted in fault.message
+    able = fault.help.partition("algorithms that can: ")[2]
+    assert ("mixture" in able) == (keys.keys() == {"objective"} and "abs" not in keys["objective"])

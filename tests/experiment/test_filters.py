@@ -88,7 +88,7 @@ def by_hand(path, classifier, split):
     [
         ({"objective": "imbalance(by=sex)"}, "it is a distance of shares from given ones"),
         ({"objective": "disclosivity(by=sex)"}, "it is more than `disclosivity(by=...) <= number`"),
-        ({"rule": "imbalance(by=sex) <= alpha"}, "it is neither convex in the rates nor"),
+        ({"rule": "imbalance(by=sex) <= alpha"}, "'imbalance(by=sex)' is neither convex"),
         ({"rule": "disclosivity(by=sex) <= alpha"}, "it is a bound on a disclosivity"),
         ({"rule": "disclosivity(by=sex) >= alpha"}, "it is more than"),
     ],

@@ -102,7 +102,7 @@ def test_rules_that_are_families_of_affine_forms(rule, expected):
 def test_denominators_that_may_be_negative_are_not_cleared():
     assert ratio_sum(node("tpr / (fpr - 0.5)")) is None
     assert ratio_sum(node("tpr / mean_error")) is None
-    assert goal("tpr / (fpr - 0.5) <= 1").shape is Shape.OTHER
+    assert goal("tpr / (fpr - 0.5) <= 1").shape is Shape.SMOOTH
     assert clear_denominators(node("tpr / (1 - fpr) - 1")) == form_of(tpr=1, fpr=1, constant=-1)
 
 

@@ -56,11 +56,13 @@ RULES_BY_SHAPE = {
         "max_gap(precision, by=sex) <= 0.05; precision >= tpr; min_ratio(precision, by=sex) >= 0.8; "
         "f1[a] / tpr <= 1.2"
     ),
-    Shape.OTHER: (
+    Shape.SMOOTH: (
         "g_mean <= 0.7; tpr * fpr <= 0.2; kl(0.2, tpr) >= 0.01; "
         "(tpr[a] - tpr[b]) ** 3 <= 0.01; tpr[a] * tpr[b] ** -1 >= 0.8; "
-        "precision * tpr >= 0.2"
+        "precision * tpr >= 0.2; mcc >= 0.3; sqrt(tpr * tnr) >= 0.5; min(mcc, by=sex) >= 0.1; "
+        "abs(tpr * fpr) <= 0.1; tpr * abs(0.1 - 0.4) * fpr <= 0.1; tpr / (fpr - 0.5) <= 1"
     ),
+    Shape.OTHER: "tpr * abs(fpr - 0.1) <= 0.1; max(mcc, by=sex) >= 0.5; tpr * max_gap(fpr, by=sex) <= 1",
     Shape.RANKING: "roc_auc >= 0.8; pr_auc[a] - tpr >= 0; roc_auc - mse >= 0.8",
     Shape.QUADRATIC: "mse <= 0.1; mse[a] + 2 * mse[b] <= 3 * mean_error; abs(mean_error) <= 0.1",
     Shape.ESTIMATE: (
@@ -83,6 +85,11 @@ OBJECTIVES_BY_SHAPE = {
     ),
     Shape.RATIO: "-f1; 1 - precision",
     Shape.RATIO_SUM: "-f1[a] - f1[b]; error - f1; 1 - mean(precision, by=race)",
+    Shape.SMOOTH: (
+        "-mcc; -tpr * tnr; -min(mcc, by=sex); max_gap(mcc, by=sex); log(tpr); 1 - f1 - tpr * tnr; "
+        "max_gap(tpr, by=sex) - mcc; -mean(mcc, by=sex) + kl(0.3, positive_rate)"
+    ),
+    Shape.OTHER: "-max(mcc, by=sex); tpr * abs(fpr - 0.1)",
     Shape.QUADRATIC: "mse; mse[a] + mse[b] - mean_error",
     Shape.ESTIMATE: "-mse; -log_loss; max(mse[a], mse[b])",
     Shape.RANKING: "-roc_auc",
@@ -200,7 +207,7 @@ def test_analysis_of_a_long_product_ends():  # twice the work for each factor wo
     for op in "*/":
         node = expression(f" {op} ".join(["tpr"] * 60))
         assert curvature(node) is Curvature.UNKNOWN
-        assert shape(node) is Shape.OTHER
+        assert shape(node) is Shape.SMOOTH
         assert interval(node)[0] >= 0
         assert set(monotonicity(node)) == {expression("tpr")}
 

@@ -26,6 +26,7 @@ from ratecli.rates.analysis import (
     constraint_goal,
     find_two_sided_rate,
     interval,
+    nonconvex_terms,
     nonquadratic_part,
 )
 from ratecli.rates.syntax import NO_SPAN
@@ -40,6 +41,7 @@ SHAPE_NAMES = {
     Shape.RATIO: "a ratio of rates",
     Shape.RATIO_SUM: "a comparison of ratios of rates",
     Shape.BALANCE: "a distance of shares from given ones",
+    Shape.SMOOTH: "smooth, but neither convex in the rates nor a comparison of ratios of rates",
     Shape.OTHER: "neither convex in the rates nor a comparison of ratios of rates",
     Shape.QUADRATIC: "a measure of estimates or of returns, not of decisions",
     Shape.ESTIMATE: "a measure of estimates or of returns, not of decisions",
@@ -264,7 +266,16 @@ def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple
         return why, None if part.span == NO_SPAN else part.span
     if goal.shape not in takes:
         listed = " and ".join(", ".join(sorted(takes)).rsplit(", ", 1))
-        return f"it is {SHAPE_NAMES[goal.shape]}, but the algorithm supports {listed} goals", None
+        what, span = "it", None
+        if goal.shape in {Shape.SMOOTH, Shape.OTHER}:
+            part = next(part for piece in goal.pieces for part in nonconvex_terms(piece))
+            span = None if part.span == NO_SPAN else part.span
+            text = goal.text[span.start : span.end] if span else ex.to_text(part)
+            what = f"'{shorten_text(text, 100)}'"
+        return (
+            f"{what} is {SHAPE_NAMES[goal.shape]}, but the algorithm supports {listed} goals",
+            span,
+        )
     for pair in map(find_two_sided_rate, goal.pieces) if found.one_sided else ():
         if pair is not None:
             part, leaf = pair

@@ -8,6 +8,7 @@ bound the goals within a box, and a box is split by replacing one node by its tw
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_CHOICES_AT_ONCE = 10_000
 """Maximum number of choices evaluated together; if there are no more, all are evaluated."""
+MAX_CHOICES = 400_000
+"""Maximum number of choices that are all evaluated for objectives without bounds."""
 MAX_ENTRIES_AT_ONCE = 20_000_000
 """Maximum number of rates computed together, and of values of goals at the cuts of all groups for
 which there is branch and bound.
@@ -73,13 +76,16 @@ def best_deterministic_cuts(
 
     If there are few choices, all are evaluated. Otherwise a local search finds a good choice, and
     branch and bound improves it until it is optimal or the bounds of `MAX_BOXES` boxes are known.
+    Smooth terms have no bounds: more choices are evaluated, and the local search has more starts.
     """
-    local = LocalSearch(hull)
+    local, smooth = LocalSearch(hull), bool(hull.program.objective.smooth)
     sizes = [len(cell) for cell in hull.cells]
-    if np.prod(sizes, dtype=float) <= local.most:
-        return replace(local.best(np.indices(sizes).reshape(len(sizes), -1)), gap=0.0)
+    if np.prod(sizes, dtype=float) <= (MAX_CHOICES if smooth else local.most):
+        return replace(local.all(sizes), gap=0.0)
     supports = list(itertools.islice(itertools.product(*(cuts for cuts, _ in chances)), STARTS))
     starts = [local.best(np.array(supports).T), local.coarse()]
+    if smooth:
+        return min(map(local.moved, starts), key=lambda choice: choice.key)
     found = local.moved(min(starts, key=lambda choice: choice.key))
     if sum(sizes) * (1 + len(hull.program.constraints)) <= MAX_ENTRIES_AT_ONCE:
         found = _BoxSearch(hull, optimum, local).improved(found)
@@ -105,6 +111,15 @@ class LocalSearch:
         """Return the best of choices (C, N)."""
         key, k = self.hull.program.best_point(self.hull.rates(choices), ROUNDING)
         return CutChoice(choices[:, k], *key)
+
+    def all(self, sizes: Sequence[int]) -> CutChoice:
+        """Return the best of all choices, given the number of cuts of each group."""
+        parts = (
+            np.arange(start, min(start + self.most, math.prod(sizes)))
+            for start in range(0, math.prod(sizes), self.most)
+        )
+        found = (self.best(np.array(np.unravel_index(part, sizes))) for part in parts)
+        return min(found, key=lambda choice: choice.key)
 
     def coarse(self) -> CutChoice:
         """Return the best choice on a grid of evenly spread cuts, as fine as the limits allow.

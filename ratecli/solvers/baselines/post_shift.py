@@ -23,7 +23,7 @@ from ratecli.solvers.baselines.cut_search import best_deterministic_cuts
 from ratecli.solvers.baselines.pools import pool_groups
 from ratecli.solvers.baselines.scores import score_rows
 from ratecli.solvers.baselines.solvers import PostShift
-from ratecli.solvers.hull.best import HullOptimum, optimize_over_hull
+from ratecli.solvers.hull.best import HullOptimum
 from ratecli.solvers.hull.forms import (
     UNDEFINED_RATIO_REASON,
     LinearTerm,
@@ -32,6 +32,7 @@ from ratecli.solvers.hull.forms import (
     RateProgram,
 )
 from ratecli.solvers.hull.infeasible import unmet_status
+from ratecli.solvers.hull.local import best_in_hull
 from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.oracles.choice import model_name
 from ratecli.solvers.problem import ERROR_RATE, Groups, Problem, sum_by_goal
@@ -98,9 +99,10 @@ def goal_directions(program: RateProgram) -> Array:
     forms = (program.objective, *program.constraints)
     rows = [form.line.slopes for form in forms]
     rows += [line.slopes for each in program.fractions for line in (each.top, each.bottom)]
-    for curve in (curve for form in forms for curve in form.curves):
-        unit = np.eye(len(curve.index))
-        rows += [unit[curve.index[leaf]] for leaf in ex.leaves(curve.expression)]
+    unit = np.eye(len(program.index))
+    for form in forms:
+        used = ex.leaves(*(curve.expression for curve in form.curves))
+        rows += [unit[program.index[leaf]] for leaf in (*used, *form.smooth_leaves)]
     slopes = np.array(rows)
     return slopes[slopes.any(axis=1)]
 
@@ -184,17 +186,17 @@ class GroupHull:
         no bound. Among several best points, the one of least error is returned unless the objective
         has fractions: objectives such as divergences are 0 for very different choices.
         """
-        optimum = optimize_over_hull(self.program, self.columns, 0.5 * self.gap)
+        optimum = best_in_hull(self.program, self.columns, 0.5 * self.gap)
         assert optimum is not None
         objective, most = self.program.objective, optimum.value + OBJECTIVE_TIE
-        if not optimum.feasible or objective.shares.any():
+        if not optimum.feasible or objective.shares.any() or objective.smooth:
             return optimum
         bound = replace(objective, line=objective.line + LinearTerm(0.0 * self.error, -most))
         constraints = (*self.program.constraints, bound)
         error = ProgramForm(LinearTerm(self.error, 0.0), 0.0 * objective.shares)
         owners = (*self.program.owners, "objective")
         program = replace(self.program, objective=error, constraints=constraints, owners=owners)
-        near = optimize_over_hull(program, self.columns, 0.5 * self.gap)
+        near = best_in_hull(program, self.columns, 0.5 * self.gap)
         if near is None or not near.feasible:
             return optimum
         value = float(self.program.value(objective, near.rates))
@@ -242,7 +244,11 @@ def solve_post_shift(options: PostShift, problem: Problem, progress: Progress) -
     row |= {"pooled": len(pools) - len(cells)} if len(pools) > len(cells) else {}
     if not single.violation and np.isfinite(single.gap):
         row["deterministic_gap"] = single.gap
-    row |= {"gap": left} if np.isfinite(left) else {}
+    if program.objective.smooth:
+        left = optimum.first_order_gap
+        row["first_order_gap"] = left
+    elif np.isfinite(left):
+        row["gap"] = left
     progress(f"objective {objective:.5g}, violation {row['violation']:.2g}, {row['cuts']} cuts")
 
     def thresholds(cuts: CutIndices) -> Array:

@@ -178,8 +178,7 @@ def solve_thresholded(options: Thresholded, problem: Problem, progress: Progress
         worst = judged.nearest_miss(rates)
         reason = f"no threshold satisfies all constraints: the best violates {worst}"
         return Solution({}, *unmet_status(judged, reason))
-    values = program.value(program.objective, rates)
-    known = np.nan_to_num(values, nan=np.inf)  # undefined is worse than any other value
+    values, known = program.value(program.objective, rates), program.cost(rates)
     is_best = feasible & (known <= known[feasible].min() + ROUNDING)
     best = int(np.where(is_best, np.abs(thresholds), np.inf).argmin())
     shift = float(thresholds[best])

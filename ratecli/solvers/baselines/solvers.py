@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, MinLen
 from pydantic import BeforeValidator
 
 from ratecli.errors import Diagnostic
-from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, Shape
+from ratecli.rates.analysis import PROGRAM_SHAPES, SEARCHED_SHAPES, Goal, Shape
 from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
 from ratecli.solvers.oracles.choice import (
     LINEAR_MODEL,
@@ -236,8 +236,8 @@ class Thresholded(ThresholdSolver):
     The classifier is that of `unconstrained`, by default an SVM with a certified gap. Of all
     thresholds on its scores that satisfy the constraints on the training set, the one with the
     smallest objective is chosen, and among equally good ones the one nearest to the classifier's
-    own. Every threshold is evaluated, so goals may be of any class that can be computed from
-    decisions. If one threshold cannot satisfy all constraints together, `meets` selects one.
+    own. Every threshold is evaluated, so the choice is exact for objectives of all classes. If one
+    threshold cannot satisfy all constraints together, `meets` selects one.
 
     With `loss: logistic`, `free: true` and the objective `1 - f1` this is the plug-in classifier
     for the F-measure (UncF1 of Narasimhan et al. 2019, table 4), except that the paper chooses
@@ -259,7 +259,7 @@ class Thresholded(ThresholdSolver):
 
     version: ClassVar[int] = 4
     role: ClassVar[Role] = "reads"
-    objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
+    objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
     def __post_init__(self) -> None:
@@ -286,12 +286,16 @@ class PostShift(ThresholdSolver):
     the training set with the smallest objective of any such choice. It is the best point of a hull
     with a block for each group, whose points are the group's cuts; most groups have a single
     threshold, few need a random choice between two. It is optimal within `gap`, as the trace says.
+    For a smooth objective that is neither convex nor made of ratios, such as `-mcc`, it is the best
+    of several local optima, without a certificate. `first_order_gap` in the trace is by how much
+    small steps could improve it.
 
     The variant `deterministic` is the best single threshold for each group, found by branch and
     bound for goals of every class. If `exact` in the trace is true, no other choice of thresholds
     on the training set has a smaller objective or, if none satisfies all constraints, a smaller
     violation. Otherwise the search was stopped, as it may be with many groups, and the objective is
-    at most `deterministic_gap` above the optimum.
+    at most `deterministic_gap` above the optimum. With a smooth objective, choices are compared one
+    by one instead: all of them if there are few enough, else the best of a local search.
 
     Attributes
     ----------
@@ -318,7 +322,7 @@ class PostShift(ThresholdSolver):
     small_groups: Literal["pool", "refuse"] = "pool"
 
     version: ClassVar[int] = 7
-    objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
+    objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
     @property

@@ -285,6 +285,9 @@ class HullOptimum:
         Tangents of the program's curves, for a relaxation over more points.
     feasible
         Whether it satisfies the constraints.
+    first_order_gap
+        For a local optimum (`hull.local`), by how much the tangents of the objective would improve
+        at another point of the hull. NaN for points with a bound.
     """
 
     weights: Array
@@ -295,6 +298,7 @@ class HullOptimum:
     multipliers: Array
     tangents: Tangents
     feasible: bool
+    first_order_gap: float = np.nan
 
 
 def optimize_over_hull(

@@ -1,6 +1,6 @@
 """Goals as functions of K rates, and points of rate space whose hull is searched.
 
-Goals are sums of linear terms, fractions and convex terms.
+Goals are sums of linear terms, fractions and convex terms; objectives may have smooth terms, too.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import Affine, RatioTerm, ratio_sum
-from ratecli.rates.analysis import Curvature, curvature
+from ratecli.rates.affine import Affine, RatioTerm, affine, ratio_sum
+from ratecli.rates.analysis import Curvature, curvature, nonconvex_terms, pieces
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.tangent import any_undefined, tangent, values
@@ -114,15 +114,40 @@ class ConvexTerm:
 
 
 @dataclass(frozen=True)
+class SmoothTerm:
+    """The largest value of smooth expressions, which need not be convex."""
+
+    expressions: tuple[Expression, ...]
+    index: RateIndex
+
+    def at(self, rates: Array) -> Array:
+        """Return the values at rates (K,) or (K, T)."""
+        points = rates.reshape(len(rates), -1)
+        found = np.max([values(each, points, self.index) for each in self.expressions], axis=0)
+        return np.asarray(found).reshape(rates.shape[1:])
+
+    def tangents(self, rates: Array) -> list[LinearTerm]:
+        """Return the tangent of each expression at `rates`."""
+        return [ConvexTerm(each, self.index).tangent(rates) for each in self.expressions]
+
+
+@dataclass(frozen=True)
 class ProgramForm:
     """`line + shares @ fractions + sum of curves`: an objective, or a constraint to be at most 0.
 
-    `shares` (M,) refer to the program's fractions.
+    `shares` (M,) refer to the program's fractions. Only objectives have `smooth` terms, which are
+    added; they have no fractions then.
     """
 
     line: LinearTerm
     shares: Array
     curves: tuple[ConvexTerm, ...] = ()
+    smooth: tuple[SmoothTerm, ...] = ()
+
+    @property
+    def smooth_leaves(self) -> list[Leaf]:
+        """The rates in smooth terms."""
+        return ex.leaves(*(each for term in self.smooth for each in term.expressions))
 
     @cached_property
     def fractions(self) -> list[int]:
@@ -165,19 +190,19 @@ class RateProgram:
         Raises
         ------
         ValueError
-            If a goal is neither convex, nor a sum of ratios, nor a sum of both.
+            If a constraint is neither convex, nor a sum of ratios, nor a sum of both.
         """
         index = problem.rates.index()
-        nodes = (problem.objective.expression, *problem.pieces)
+        aim, smooth = _without_smooth_terms(problem.objective.expression, index)
         fractions = list[Fraction]()
-        parts = [_split_form(node, index, fractions) for node in nodes]
+        parts = [_split_form(node, index, fractions) for node in (aim, *problem.pieces)]
         count = range(len(fractions))
         objective, *constraints = (
             ProgramForm(line, np.array([shares.get(m, 0.0) for m in count]), curves)
             for line, shares, curves in parts
         )
         return cls(
-            objective,
+            replace(objective, smooth=smooth),
             tuple(constraints),
             tuple(fractions),
             tuple(problem.piece_owners),
@@ -193,6 +218,8 @@ class RateProgram:
                 found = found + form.shares[m] * self.fractions[m].at(rates)
             for curve in form.curves:
                 found = found + curve.at(rates)
+            for term in form.smooth:
+                found = found + term.at(rates)
         return found
 
     def excess(self, rates: Array) -> Array:
@@ -234,8 +261,14 @@ class RateProgram:
         return tops, bottoms, others
 
     def cost(self, rates: Array) -> Array:
-        """Return the objective at rates (K,) or (K, T), infinite where it is undefined."""
-        return np.nan_to_num(self.value(self.objective, rates), nan=np.inf)
+        """Return the objective at rates (K,) or (K, T), infinite where it is undefined.
+
+        A smooth objective has no slopes where it is infinite, so that it counts as undefined there.
+        """
+        found = self.value(self.objective, rates)
+        if self.objective.smooth:
+            return np.where(np.isfinite(found), found, np.inf)
+        return np.nan_to_num(found, nan=np.inf)
 
     def best_point(self, rates: Array, room: float) -> tuple[tuple[float, float], int]:
         """Return the best of T points (K, T): its violation beyond `room`, its cost, its index.
@@ -261,10 +294,50 @@ class RateProgram:
         aim = lines(self.objective) if objective else self.objective
         return replace(self, objective=aim, constraints=tuple(map(lines, self.constraints)))
 
+    def linearized_objective(self, rates: Array) -> ProgramForm | None:
+        """Return the objective with the largest of the tangents at `rates` as each smooth term.
+
+        None if a tangent is undefined.
+        """
+        line, curves = self.objective.line, self.objective.curves
+        for term in self.objective.smooth:
+            lines = term.tangents(rates)
+            if not all(np.isfinite(each.vector).all() for each in lines):
+                return None
+            if len(lines) == 1:
+                line += lines[0]
+            else:
+                curves += (_largest(lines, self.index),)
+        return ProgramForm(line, self.objective.shares, curves)
+
     def loosened(self, by: float) -> RateProgram:
         """Return the program with constraints that must be at most `by` instead of 0."""
         loose = (replace(form, line=form.line + -by) for form in self.constraints)
         return replace(self, constraints=tuple(loose))
+
+
+def _largest(lines: list[LinearTerm], index: RateIndex) -> ConvexTerm:
+    """Return the largest value of some lines."""
+    parts = (
+        Affine(dict(zip(index, line.slopes.tolist(), strict=True)), line.constant).expression()
+        for line in lines
+    )
+    return ConvexTerm(ex.Apply("max", tuple(parts)), index)
+
+
+def _without_smooth_terms(
+    node: Expression, index: RateIndex
+) -> tuple[Expression, tuple[SmoothTerm, ...]]:
+    """Return the affine and convex terms of an objective, and the others as smooth terms.
+
+    There are no smooth terms if all others are sums of ratios.
+    """
+    if not nonconvex_terms(node):
+        return node, ()
+    terms = node.arguments if isinstance(node, ex.Apply) and node.function == "sum" else (node,)
+    easy = [t for t in terms if affine(t) is not None or Curvature.CONVEX in curvature(t)]
+    others = (SmoothTerm(pieces(term), index) for term in terms if term not in easy)
+    return ex.add(*easy), tuple(others)
 
 
 def _split_form(

@@ -20,9 +20,10 @@ from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.resolve import violation_expression
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
-from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, Tangents, optimize_over_hull
+from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, Tangents
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram
 from ratecli.solvers.hull.infeasible import unmet_status
+from ratecli.solvers.hull.local import best_in_hull
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
 from ratecli.solvers.oracles.choice import LINEAR_ORACLE, is_ensemble, make_oracle, make_oracle_rows
 from ratecli.solvers.problem import ERROR_RATE, Problem, sum_by_goal
@@ -63,6 +64,8 @@ class ColumnGeneration:
         The best mixture, or the one of least violation, after a round.
     ended
         Whether no answer promises more than the gap, or answers repeat known classifiers.
+    promised
+        How much the last answer promised to improve the objective, to first order if it is smooth.
     """
 
     program: RateProgram
@@ -73,6 +76,7 @@ class ColumnGeneration:
     cautions: Sequence[float] = ()
     members: list[Classifier] = field(default_factory=list)
     ended: bool = False
+    promised: float = np.inf
     trace: list[Mapping[str, Any]] = field(default_factory=list)
     found: HullOptimum = field(init=False)
     _rates: list[Array] = field(default_factory=list)
@@ -127,7 +131,7 @@ class ColumnGeneration:
     def has_room(self) -> bool:
         """Whether no answer promises more and constraints do not affect the optimum."""
         price = float(np.abs(self.found.multipliers).sum())
-        return self.found.feasible and max(price, float(self.trace[-1]["gap"])) <= self.gap
+        return self.found.feasible and max(price, self.promised) <= self.gap
 
     def turn_to(self, other: Problem) -> None:
         """Continue with another problem on the same rates."""
@@ -140,7 +144,9 @@ class ColumnGeneration:
         found = self.found
         objective, violation = self.objective, max(float(self.program.excess(found.rates)), 0.0)
         number = len(self.trace) + 1
-        self.trace.append(trace_row(number, objective, violation, self._begun, gap=saved))
+        name = "first_order_gap" if self._aim.objective.smooth else "gap"
+        self.trace.append(trace_row(number, objective, violation, self._begun, **{name: saved}))
+        self.promised = saved
         if self.ended and self.cautions and self._is_stuck:
             part, *self.cautions = self.cautions
             caution = part * np.abs(found.prices)
@@ -153,9 +159,7 @@ class ColumnGeneration:
         points, gap = RatePoints.classifiers(self.rates), 0.5 * self.gap
         last = self.found.weights if self.trace else None
         for frugal in (True, False):  # few boxes may all be undefined
-            found = optimize_over_hull(
-                self._aim, points, gap, self._tangents, frugal=frugal, near=last
-            )
+            found = best_in_hull(self._aim, points, gap, self._tangents, frugal=frugal, near=last)
             if found is not None:
                 break
         assert found is not None
@@ -235,7 +239,7 @@ def find_mixture(
         search.run(progress)
         single, key = _best_single(search, search.mixture)
     multipliers = sum_by_goal(search.program.owners, search.found.multipliers)
-    promised = float(search.trace[-1]["gap"])
+    promised = search.promised
     # the objective is at least this, provided that the oracle's answers are the cheapest
     least = search.objective - promised
     if search.has_room and (room := max_slack_problem(judged, least + solver.gap)):

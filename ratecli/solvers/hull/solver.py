@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge, Gt
 
-from ratecli.rates.analysis import PROGRAM_SHAPES
+from ratecli.rates.analysis import PROGRAM_SHAPES, SEARCHED_SHAPES
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.oracles.choice import (
     DEFAULT_FOLDS,
@@ -37,6 +37,10 @@ class Mixture(Solver):
 
     If the optimum is not unique because the constraints of a convex problem cost nothing, the
     mixture with the most slack is chosen, because constraints hold less well on new data.
+
+    A smooth objective that is neither convex nor made of ratios, such as `-mcc`, has several local
+    optima. Each mixture is the best of several local searches, and the result has no certificate:
+    `first_order_gap` in the trace is by how much small steps towards a new classifier improve it.
 
     Attributes
     ----------
@@ -79,7 +83,7 @@ class Mixture(Solver):
 
     version: ClassVar[int] = 8
     renamed: ClassVar[Mapping[str, str]] = {"oracle": "model"}
-    objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
+    objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
     def __post_init__(self) -> None:
