@@ -20,14 +20,13 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
-    column_or_1d,
     validate_data,
 )
 
 from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
 from ratecli.api.fitting import FeatureReader, FitResult, LabelledRows, fit_rows, normalize_weights
 from ratecli.api.goals import ConstraintSpec, FitSpec, shared_arguments
-from ratecli.api.rows import InputRows, check_indices, sensitive_hints
+from ratecli.api.rows import InputRows, check_indices, known_labels, sensitive_hints
 from ratecli.datasets.logged import DECISION_WORDS
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.options import option_names, solver_class
@@ -52,7 +51,7 @@ class BinaryLabels:
         """Raise ValueError unless y has two labels and `pos_label` is one of them or None."""
         if y is None:
             raise ValueError("it requires y to be passed, but the target y is None")
-        y = column_or_1d(y, warn=True)
+        y = known_labels(y)
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
         labels = np.unique(y)
@@ -77,7 +76,7 @@ class BinaryLabels:
 
     def yes(self, y: Any) -> Array:
         """Return (n,) 1 where the label is positive, else 0; raise ValueError for other labels."""
-        y = column_or_1d(y)
+        y = known_labels(y)
         if not (known := np.isin(y, self.labels)).all():
             raise ValueError(f"y contains {y[~known][0]!r}, but the labels are {self.labels}")
         return np.asarray(y == self.labels[self.positive], dtype=np.float64)

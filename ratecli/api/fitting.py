@@ -14,8 +14,13 @@ from sklearn.utils.validation import _check_sample_weight
 
 from ratecli.api.goals import ROWS_DATASET, FitSpec, ParsedFitSpec
 from ratecli.api.rows import InputRows
-from ratecli.datasets.columns import ColumnKind, is_text
-from ratecli.datasets.encode import Encoder, columns_as_known
+from ratecli.datasets.columns import (
+    ColumnKind,
+    constant_columns_text,
+    constant_columns_warning,
+    is_text,
+)
+from ratecli.datasets.encode import Encoder, columns_as_known, constant_features
 from ratecli.datasets.entry import MISSING_IS_ERROR, MISSING_TO_MEAN
 from ratecli.datasets.load import check_feature
 from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
@@ -71,9 +76,10 @@ class FeatureReader:
         train: NDArray[np.intp],
         encode: bool | Literal["auto"],
         missing: str,
-    ) -> tuple[FeatureReader, Features]:
+    ) -> tuple[FeatureReader, Features, list[Diagnostic]]:
         """Learn how to make features from the rows `train`; return also the features of all rows.
 
+        Columns of a DataFrame with the same value in all rows are left out; a W411 names them.
         `encode="auto"` encodes a DataFrame that has text among its features, or whose missing
         numbers are replaced by means.
 
@@ -85,7 +91,14 @@ class FeatureReader:
         """
         _check_options(inputs, encode, missing)
         means = missing == MISSING_TO_MEAN
-        frame = inputs.named(features)
+        frame, unlabelled = inputs.named(features), np.full(len(inputs), np.nan)
+        table = Table(frame, tuple(features), unlabelled, digest="", missing=means)
+        constant = constant_features([table])
+        features = [name for name in features if name not in constant]
+        if constant and not features:
+            raise FaultError(Diagnostic("E411", constant_columns_text(constant), "pass others"))
+        warnings = [constant_columns_warning(constant)] if constant else []
+        frame = frame[features]
         for name in features:
             check_feature(frame[name], name, meant_as_text=True, means=means)
         text = [name for name in features if is_text(frame[name])]
@@ -96,15 +109,13 @@ class FeatureReader:
         if matrix is None and not (text or means if encode == "auto" else encode):
             matrix = frame.to_numpy(dtype=np.float64)
         if matrix is None:
-            table = Table(
-                frame, tuple(features), np.full(len(inputs), np.nan), digest="", missing=means
-            )
             encoder = Encoder.fit([table], [train])
-            return cls(Encoding.of(encoder, inputs.columns, levels=1)), encoder.transform(table)
+            reader = cls(Encoding.of(encoder, inputs.columns, levels=1))
+            return reader, encoder.transform(table), warnings
         names = features or [f"x{k}" for k in range(matrix.shape[1])]
         _check_sizes(matrix, names)
         encoding = Encoding.of(Encoder(tuple(names), ()), inputs.columns, levels=1)
-        return cls(encoding, tuple(features)), matrix
+        return cls(encoding, tuple(features)), matrix, warnings
 
     def inputs_for(
         self, classifier: Classifier, inputs: InputRows
@@ -270,14 +281,14 @@ def fit_rows(spec: FitSpec, rows: LabelledRows, seed: int) -> FitResult:
     features = select_features(rows.inputs, [*spec.drop, *read.case.unseen, *deployed])
     rows = rows.put_aside(read.case.holdout, seed)
     train = rows.training()
-    reader, X = FeatureReader.of(rows.inputs, features, train, spec.encode, spec.missing)
+    reader, X, left_out = FeatureReader.of(rows.inputs, features, train, spec.encode, spec.missing)
     sample = replace(rows.sample(spec.deployed), label_range=spec.label_range)
     data = TrialData(sample, X, layout=reader.encoding.encoder.layout)
     with limit_to_one_thread():
         warnings = check_fit_rows(read, data)
         found = _solve(read, data, seed, read.case)
     values = _by_name(read.case, found.values)
-    return FitResult(read, reader, found, values, tuple(warnings))
+    return FitResult(read, reader, found, values, (*left_out, *warnings))
 
 
 def select_features(inputs: InputRows, dropped: Sequence[str]) -> list[str]:

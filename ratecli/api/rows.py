@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.utils.validation import column_or_1d
 
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import LazyMapping, as_array
@@ -150,6 +151,17 @@ def _with_hint(fault: Diagnostic, way: str) -> Diagnostic:
     name = fault.message.partition("'")[2].partition("'")[0]
     passed = f"sensitive_features={{'{name}': VALUES}}"
     return replace(fault, help=f"{fault.help}; pass it beside X: {way.format(passed=passed)}")
+
+
+def known_labels(y: Any, name: str = "y") -> NDArray[Any]:
+    """Return labels (n,) as an array; raise ValueError if one is missing."""
+    found = column_or_1d(y, warn=True)
+    missing = np.flatnonzero(own.missing_values(found))
+    if len(missing):
+        many = f"{len(missing)} such rows in total"
+        message = f"{name} has no label in row {missing[0] + 1} ({many}): leave them out"
+        raise ValueError(message)
+    return np.asarray(found)
 
 
 def check_indices(arguments: Mapping[str, Any]) -> None:

@@ -16,8 +16,9 @@ from ratecli.api.errors import convert_errors, issue_warnings
 from ratecli.api.estimator import BinaryLabels, predict_with_sensitive
 from ratecli.api.fitting import LabelledRows, normalize_weights
 from ratecli.api.goals import UNCONSTRAINED, FitSpec, shared_arguments
-from ratecli.api.rows import InputRows, sensitive_hints
+from ratecli.api.rows import InputRows, known_labels, sensitive_hints
 from ratecli.errors import Diagnostic, FaultError
+from ratecli.experiment.checks.rows import check_missing_values
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression
@@ -185,7 +186,7 @@ def _measure(
     `labels` are the estimator's classes, or None to take all labels that occur.
     """
     check_consistent_length(inputs.beside, y, decisions)
-    y, decisions = column_or_1d(y), column_or_1d(decisions)
+    y, decisions = known_labels(y), known_labels(decisions, "y_pred")
     both = np.concatenate([y, decisions]) if labels is None else np.asarray(labels)
     classes = BinaryLabels.of(both, scorer.pos_label)
     classes.warn_of_words(scorer.pos_label)
@@ -194,8 +195,9 @@ def _measure(
     yes = classes.yes(decisions)[weight > 0]
     way = "{passed}; in a search, scorer.set_score_request(sensitive_features=True) requests it"
     with convert_errors(), sensitive_hints(way):
-        tree = _parse_measure(scorer, inputs)
-        return measure([tree], rows.sample(None), "train", Predictions(yes, yes, yes))[0]
+        tree, sample = _parse_measure(scorer, inputs), rows.sample(None)
+        issue_warnings(check_missing_values(sample, [((), tree)]))
+        return measure([tree], sample, "train", Predictions(yes, yes, yes))[0]
 
 
 def _parse_measure(scorer: RateScorer, inputs: InputRows) -> Expression:

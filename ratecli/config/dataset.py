@@ -274,8 +274,9 @@ class DatasetSpec(Spec):
     label: ColumnName | None = Field(
         None,
         description=(
-            "The label's column; without it, all rows count as unlabelled. A label is missing if "
-            "it is empty, `?`, `NA`, `N/A`, `nan`, `null`, or `none` beside two other values."
+            "The label's column; without it, all rows count as unlabelled. In all columns, a value "
+            "is missing if it is empty, `?`, `NA`, `N/A`, `#N/A`, `<NA>`, `NaN`, `NaT` or `null` "
+            "(in upper or lower case), or `None`."
         ),
     )
     positive: ScalarValue | None = Field(

@@ -15,13 +15,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_at
+from ratecli.errors import MAX_LISTED, Diagnostic, FaultError, did_you_mean, errors_at
 
 T = TypeVar("T")
 ColumnKind: TypeAlias = Literal["number", "text"]
 
-MISSING_WORDS = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
-"""Words, in lower case, for a missing value in numeric columns and labels."""
 MISSING_CATEGORY = "(missing)"
 """The category, in feature names, of rows with a missing value."""
 
@@ -89,6 +87,19 @@ def check_scores(name: str, scores: NDArray[np.float64]) -> None:
             f"column '{name}' has {what} in row {wrong.first + 1} ({wrong.many} such rows in total)"
         )
         raise FaultError(Diagnostic("E407", message, "fill in the scores, or drop such rows"))
+
+
+def constant_columns_text(values: Mapping[str, str]) -> str:
+    """Return that columns have the same value in all rows, with each value; "" is a missing one."""
+    shown = [f"'{name}' ({value or 'empty'})" for name, value in values.items()]
+    listed = ", ".join(shown[:MAX_LISTED]) + ", ..." * (len(shown) > MAX_LISTED)
+    return f"all rows have the same value in {listed}"
+
+
+def constant_columns_warning(values: Mapping[str, str]) -> Diagnostic:
+    """Return the W411 for columns that are left out of the features."""
+    message = f"{constant_columns_text(values)}: left out of the features"
+    return Diagnostic("W411", message, "add them to 'drop' if they are meant to be constant")
 
 
 def no_mean_error(name: str) -> FaultError:
@@ -197,7 +208,7 @@ def read_label(column: pd.Series, name: str, positive: Any = None) -> NDArray[np
     shown = label_values(levels)
     keys = [value_key(level) for level in levels]
     chosen = _positive(shown, name, positive)
-    meaning = [float(key == chosen) if key in shown else np.nan for key in keys]
+    meaning = [float(key == chosen) for key in keys]
     return np.array([*meaning, np.nan])[codes]  # the code of a missing value is -1
 
 
@@ -254,14 +265,8 @@ def value_key(value: Any) -> str:
 
 
 def label_values(values: Iterable[Any]) -> dict[str, str]:
-    """Return the values of a label, by their keys, as written in the table.
-
-    Words for a missing value are left out; but `none` is a value if it is one of two.
-    """
-    keys = {value_key(value): str(value).strip() for value in values}
-    shown = {key: word for key, word in keys.items() if word.casefold() not in MISSING_WORDS}
-    with_none = shown | {key: word for key, word in keys.items() if word.casefold() == "none"}
-    return with_none if len(with_none) == 2 else shown
+    """Return the values of a label, by their keys, as written in the table."""
+    return {value_key(value): str(value).strip() for value in values}
 
 
 @errors_at("label")

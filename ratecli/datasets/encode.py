@@ -25,12 +25,12 @@ from scipy import sparse
 
 from ratecli.datasets.columns import (
     MISSING_CATEGORY,
-    MISSING_WORDS,
     CellCounts,
     ColumnKind,
     as_float_array,
     check_scale,
     check_scores,
+    constant_columns_text,
     is_text,
     missing_cells_error,
     no_mean_error,
@@ -149,8 +149,8 @@ class Encoder:
     ) -> Encoder:
         """Fit on the training rows `train` of each table; a row may occur several times.
 
-        The columns `unseen` are left out of the features. If there is a `score`, this column is
-        the only feature, as it is.
+        The columns `unseen` are left out of the features, and those with the same value in all
+        rows. If there is a `score`, this column is the only feature, as it is.
 
         Raises
         ------
@@ -173,9 +173,11 @@ class Encoder:
             names = tuple(f"x{k + 1}" for k in range(first.matrix.shape[1]))
             return cls(names, (), _fit_idf(tables, train) if first.counts else None)
         check_training_rows(sum(map(len, train)))
-        left = [name for name in first.features if name not in unseen]
+        constant = constant_features(tables)
+        left = [name for name in first.features if name not in {*unseen, *constant}]
         if not left:
             but = f" but {' and '.join(unseen)}" if unseen else ""
+            but += f": {constant_columns_text(constant)}" if constant else ""
             hint = "check 'features' and 'drop'"
             raise FaultError(Diagnostic("E411", f"there are no features{but}", hint))
         return cls.of([_fit_column(name, tables, train) for name in left])
@@ -246,6 +248,12 @@ class Encoder:
             columns[:, k], values[:, k] = start + place[taken], value[taken]
             start += len(block.names)
         return features_of_entries(columns, values, width)
+
+
+def constant_features(tables: Sequence[Table]) -> dict[str, str]:
+    """Return the features with the same value in all rows, with this value, "" if it is missing."""
+    found = {name: {table.only_values[name] for table in tables} for name in tables[0].features}
+    return {name: value for name, (value, *more) in found.items() if value is not None and not more}
 
 
 def check_training_rows(count: float) -> None:
@@ -385,7 +393,7 @@ def _parse_numbers(column: pd.Series) -> tuple[NDArray[np.float64], list[Diagnos
     if is_text(column):
         words = column.fillna("")
         values = words.map(parse_number).to_numpy(dtype=np.float64)
-        wrong = np.isnan(values) & ~words.str.casefold().isin(MISSING_WORDS).to_numpy()
+        wrong = np.isnan(values) & column.notna().to_numpy()
     else:
         values, wrong = as_float_array(column), np.zeros(len(column), dtype=bool)
     faults = []

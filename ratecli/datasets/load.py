@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from ratecli.datasets import registry
 from ratecli.datasets.columns import (
     FEW_LEVELS,
-    MISSING_WORDS,
     CellCounts,
     as_float_array,
     is_text,
@@ -48,6 +47,9 @@ from ratecli.datasets.tables import (
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at, exception_line
 from ratecli.rates.sample import relative_weights
 from ratecli.rates.syntax import parse_number
+
+READING_VERSION = 2
+"""Increased when a user's table gives other numbers."""
 
 
 def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...]:
@@ -198,7 +200,8 @@ def find_own_files(entry: DatasetEntry, base: Path) -> OwnFiles:
     content: dict[str, Any] = {"sha256": sums[0], "suffix": paths[0].suffix.lower()}
     if entry.stream:
         content = {"streamed": sums, "kind": files[0].kind}
-    digest = registry.json_sha256(content | {"options": entry.table_options()})
+    content |= {"reading": READING_VERSION, "options": entry.table_options()}
+    digest = registry.json_sha256(content)
     return OwnFiles(files, sums, digest)
 
 
@@ -226,7 +229,8 @@ def _load_own(entry: DatasetEntry, base: Path) -> Table:
         check_logged(frame, entry.logged)
     means = entry.missing == MISSING_TO_MEAN
     for name in features:
-        check_feature(frame[name], name, meant_as_text=name in entry.categorical, means=means)
+        if frame[name].notna().any():  # an empty column is left out
+            check_feature(frame[name], name, meant_as_text=name in entry.categorical, means=means)
     label_range, label = registry.label_range(entry), np.full(len(frame), np.nan)
     if entry.label is not None and label_range is not None:
         label = read_number(frame[entry.label], entry.label, label_range)
@@ -262,7 +266,6 @@ def check_feature(
         fault = missing_cells_error(name, missing, infinite, means=means)
     elif not meant_as_text and column.nunique(dropna=False) > FEW_LEVELS:
         words = column.dropna()
-        words = words[~words.str.casefold().isin(MISSING_WORDS)]
         slips = words.map(parse_number).isna()
         if slips.any():
             row, share = int(words.index[slips][0]), float(slips.mean())

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.datasets.columns import MISSING_WORDS, as_float_array, is_text, value_key
+from ratecli.datasets.columns import as_float_array, is_text, value_key
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.models.base import Array, features_of_entries
 from ratecli.models.onnx_files import TEXT_TYPE, OnnxModel
@@ -155,7 +155,7 @@ def _category_codes(column: FileColumn, values: pd.Series) -> Array:
         for known, key in ((exact, word), (alike, value_key(value)), (exact, cut_word(word))):
             if key in known:
                 return known[key]
-        if column.unknown == "refused" and str(value).casefold() not in MISSING_WORDS:
+        if column.unknown == "refused":
             row = int(np.argmax(values == value)) + 1
             message = f"the model knows no category '{value}' of column '{column.name}', row {row}"
             hint = did_you_mean(str(value), exact, "categories")

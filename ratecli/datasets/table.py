@@ -14,6 +14,7 @@ from scipy import sparse
 from ratecli.datasets.columns import LazyMapping, as_float_array, is_text, level_codes
 from ratecli.datasets.entry import LoggedColumns
 from ratecli.models.policy import EpisodeLayout
+from ratecli.rates.syntax import value_text
 
 
 @dataclass(frozen=True)
@@ -82,3 +83,17 @@ class Table:
             return level_codes(column) if is_text(column) else as_float_array(column)
 
         return LazyMapping(map(str, self.frame.columns), values)
+
+    @cached_property
+    def only_values(self) -> Mapping[str, str | None]:
+        """The value of each column if all rows have the same, "" if all lack one, else None."""
+
+        def only_value(name: str) -> str | None:
+            column = self.frame[name]
+            first = column.iloc[0]
+            if pd.isna(first):
+                return "" if column.isna().all() else None
+            same = bool((column == first).all())
+            return value_text(first if is_text(column) else float(first)) if same else None
+
+        return LazyMapping(map(str, self.frame.columns), only_value)

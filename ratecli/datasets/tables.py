@@ -1,8 +1,8 @@
 """Read the user's CSV and Parquet files strictly, and write tables in these formats.
 
-Text fields are stripped of surrounding spaces; an empty one is missing. A column is numeric if all
-its fields are numbers or words for a missing value; otherwise, or if `categorical` names it, it is
-text.
+Text fields are stripped of surrounding spaces; the `MISSING_WORDS` are missing values. A column is
+numeric if all its values are numbers, and none is a code: a number with leading zeros, or an
+integer that is too large for a double. Otherwise, or if `categorical` names it, it is text.
 """
 
 from __future__ import annotations
@@ -25,16 +25,20 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from ratecli.datasets.columns import MISSING_WORDS
 from ratecli.datasets.files import check_is_file, read_errors, sha256_of
 from ratecli.errors import Diagnostic, FaultError
+from ratecli.rates.syntax import value_text
 
 FORMAT_BY_SUFFIX = dict.fromkeys([".csv", ".tsv", ".txt", ".data"], "csv") | dict.fromkeys(
     [".parquet", ".pq"], "parquet"
 )
 _NO_SEPARATORS = ('"', "\r", "\n", "\0")
 _HEAD = 2**16
+MISSING_WORDS = frozenset({"", "?", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"})
+"""Words, in lower case, for a missing value. `None` is another one, but `none` is a value."""
 _LARGEST_EXACT = 2**53
+_CODE = r"^[+-]?(0[0-9]|[0-9]{16,}$)"
+"""Leading zeros, or an integer that may be larger than `_LARGEST_EXACT`."""
 _FEW_WORDS = 100
 """Words that are parsed first, because Arrow is slow to reject many words that are no numbers."""
 
@@ -225,16 +229,15 @@ def typed_columns(
 def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:
     """Return a numeric array, or an object array of text with None for missing values."""
     kind = value_type(column)
+    text = text or has_large_integers(column)
     if is_number_type(kind) and not text:
         if pa.types.is_integer(column.type) and column.null_count == 0:
             return np.asarray(column.to_numpy())
         return np.asarray(as_doubles(column).to_numpy())
     _check_type(path, name, column)
     words = _stripped(path, name, column)
-    numbers = _parse(words) if is_text_type(kind) and not text else None
-    if numbers is not None and not np.isnan(numbers).all():
-        return _as_integers(numbers)
-    return _without_empty(words)
+    numbers = None if text else _parse(words)
+    return _without_empty(words) if numbers is None else _as_integers(numbers)
 
 
 class WordCodes(NamedTuple):
@@ -278,11 +281,31 @@ def _stripped(path: Path, name: str, column: Any) -> Any:
     kind = value_type(column)
     with _check_representable(path, name):
         if not is_text_type(kind):
-            words = [None if value is None else str(value) for value in column.to_pylist()]
-            column = pa.array(words, pa.string())
+            column = pa.array(map(_word, column.to_pylist()), pa.string())
         found = pc.utf8_trim_whitespace(pc.fill_null(column.cast(pa.string()), ""))
         found.validate(full=True)  # UTF-8 inside of words
-        return found
+        return pc.if_else(_are_missing(found), "", found)
+
+
+def _are_missing(words: Any) -> Any:
+    """Return which words of an Arrow array without surrounding spaces stand for a missing value."""
+    named = pc.is_in(pc.utf8_lower(words), value_set=pa.array(sorted(MISSING_WORDS)))
+    return pc.or_(named, pc.equal(words, "None"))
+
+
+def missing_values(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which values (n,) of an array of any type are missing, as in a column of a table."""
+    if values.dtype.kind not in "OUS":
+        return np.asarray(pd.isna(values))
+    words = pa.array([str(value).strip() for value in values.tolist()], pa.string())
+    return np.asarray(_are_missing(words).to_numpy(zero_copy_only=False))
+
+
+def _word(value: object) -> str | None:
+    """Return a value as text, whole numbers without a decimal point; None if it is missing."""
+    if isinstance(value, float):
+        return value_text(value)
+    return None if value is None else str(value)
 
 
 def _without_empty(words: Any) -> NDArray[np.object_]:
@@ -293,17 +316,31 @@ def _without_empty(words: Any) -> NDArray[np.object_]:
 
 
 def _parse(words: Any) -> NDArray[np.float64] | None:
-    """Return the numbers that words represent, NaN for missing ones; None if a word is not one."""
+    """Return the numbers that words represent, NaN for "".
+
+    None if a word is not a number, or a code that other words would equal as a number.
+    """
     numbers = None
     for some in (words[:_FEW_WORDS], words):
         numbers = _cast(some)
         if numbers is None:
-            missing = pc.is_in(pc.utf8_lower(some), value_set=pa.array(sorted(MISSING_WORDS)))
             unsigned = pc.replace_substring_regex(some, r"^\+([0-9.])", r"\1")
-            numbers = _cast(pc.if_else(missing, pa.scalar(None, pa.string()), unsigned))
+            numbers = _cast(pc.if_else(pc.equal(some, ""), pa.scalar(None, pa.string()), unsigned))
         if numbers is None:
-            break
-    return numbers
+            return None
+    codes = words.filter(pc.match_substring_regex(words, _CODE)).to_pylist()
+    zeros = any(word.lstrip("+-").startswith("0") for word in codes)
+    return None if zeros or any(abs(int(word)) > _LARGEST_EXACT for word in codes) else numbers
+
+
+def has_large_integers(column: Any) -> bool:
+    """Return whether an Arrow array holds integers that doubles do not represent exactly."""
+    kind = value_type(column)
+    if not (pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)):
+        return False
+    values = column.dictionary_decode() if kind != column.type else column
+    ends = pc.min_max(values).as_py().values()
+    return any(end is not None and abs(end) > _LARGEST_EXACT for end in ends)
 
 
 def _cast(words: Any) -> NDArray[np.float64] | None:

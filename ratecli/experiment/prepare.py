@@ -22,6 +22,7 @@ from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.experiment.cases import Case
 from ratecli.experiment.checks.report import check_known_optima, check_splits
 from ratecli.experiment.checks.rows import (
+    check_constant_columns,
     check_filter_groups,
     check_row_ids,
     check_rows,
@@ -234,8 +235,9 @@ def _check_with_data(
     columns = {pool: SliceColumns(slice_columns(data.only(pool)), data.streamed) for pool in pools}
     reader = ExperimentReader(experiment, document, prepared.rules, prepared.numeric, columns)
     cases = reader.cases(refuse=refuse)
-    used = chain.from_iterable(case.datasets for case in cases if not case.sampling.score)
-    reader.add(check_row_ids(data, set(used)))
+    used = {case.datasets for case in cases if not case.sampling.score}
+    reader.add(check_row_ids(data, set(chain.from_iterable(used))))
+    reader.add(check_constant_columns(data, used))
     if experiment.resample is None:
         seed = experiment.seeds[0]
         _each_entry(entries, document, lambda name, _: check_split(data, name, seed))

@@ -362,18 +362,20 @@ class _Parser:
                     self.unexpected(f"a comparison is expected after '{column.text}'", _SPACES)
                 return column
             self.take(op)
+        values: tuple[str | float, ...]
         if op in {"=", "!="}:
             values = self.one_or_several(self.value, "the values")
         else:
-            start, value = self.start(), self.value()
-            if isinstance(value, str) and not DATE.fullmatch(value):
-                message = f"'{op}' compares with a number or a date, not with '{value}'"
+            start, text = self.start(), self.value()
+            value = parse_number(text)
+            if not math.isfinite(value) and not DATE.fullmatch(text):
+                message = f"'{op}' compares with a number or a date, not with '{text}'"
                 hint = (
                     f"write a number, as in {quote(column.text)} {op} 30, or a date, as in "
                     "2024-05-31; text is compared with = or !="
                 )
                 refuse("E301", message, Span(start, self.at), hint)
-            values = (value,)
+            values = (value if math.isfinite(value) else text,)
         span = Span(column.span.start, self.at)
         return Condition(column.text, cast("Comparison", op), values, span)
 
@@ -390,14 +392,13 @@ class _Parser:
             self.unexpected(f"a name is expected in {what}", hint if starts_with_number else None)
         return Name(*found)
 
-    def value(self) -> str | float:
+    def value(self) -> str:
         if (text := self.quoted()) is not None:
             return text
         found = self.match(_BARE_VALUE)
         if not found:
             self.unexpected("a value is expected")
-        number = parse_number(found[0])
-        return number if math.isfinite(number) else found[0]
+        return found[0]
 
     def quoted(self) -> str | None:
         found = _QUOTED.match(self.text, self.start())

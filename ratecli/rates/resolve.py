@@ -426,7 +426,7 @@ class _Resolver:
             many = len(values) > MAX_VALUES and not isinstance(values[0], str)
             help_ = f"cut it in an experiment file: bins: {{{column}: [...]}}" if many else None
             refuse("E304", f"'{column}' has {count}, {takes}", span, help_)
-        return [(Condition(column, "=", (value,)),) for value in values]
+        return [(Condition(column, "=", (syntax.value_text(value),)),) for value in values]
 
     def of(self, node: NameNode) -> Expression:
         arguments = node.arguments or ()

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.rates.expression import Slice
-from ratecli.rates.syntax import AnyOf, Clause, parse_number, value_text
+from ratecli.rates.syntax import AnyOf, Clause, parse_number
 from ratecli.rates.table import OTHER, Rate
 
 Mask = NDArray[np.bool_]
@@ -181,12 +181,13 @@ class Sample:
         if condition.op in {"=", "!="}:
             equal = np.zeros(len(self), dtype=bool)
             for value in condition.values:
-                shown = parse_number(value) if numeric else value_text(value)
+                shown = parse_number(value) if numeric else value
                 equal |= np.asarray(column == shown, dtype=np.bool_)
             return equal if condition.op == "=" else ~equal & np.asarray(pd.notna(column))
         compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
         if not condition.date:
-            return np.asarray(compare[condition.op](column.astype(float), condition.values[0]))
+            numbers = column if numeric else np.asarray(pd.to_numeric(column, "coerce"), float)
+            return np.asarray(compare[condition.op](numbers, condition.values[0]))
         known = np.asarray(pd.notna(column))
         dates = [str(text)[: len(condition.date)] for text in column[known]]
         known[known] = compare[condition.op](np.array(dates, dtype=str), condition.date)

@@ -95,8 +95,9 @@ def check_condition(condition: Condition, scope: Scope) -> None:
         return
     texts = list(map(syntax.value_text, known))
     if condition.op in {"=", "!="}:
+        numeric = bool(known) and not isinstance(known[0], str)
         for value in map(syntax.value_text, condition.values):
-            if value not in texts:
+            if (syntax.parse_number(value) if numeric else value) not in known:
                 help_ = _similar_values(column, value, known)
                 refuse("E206", f"'{value}' is not a value of '{column}'", span, help_)
     elif condition.date:

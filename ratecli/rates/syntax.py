@@ -18,6 +18,9 @@ NO_SPAN = Span(0, 0)
 BARE_WORD = re.compile(r"[A-Za-z_](?:[\w.+/&-]*\w)?", re.ASCII)
 """A column or value that needs no quotes."""
 
+_BARE_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
+"""A value that is a number and needs no quotes."""
+
 SplitName = Literal["train", "validation", "test", "safety"]
 SPLITS = get_args(SplitName)
 """The parts of the rows; rows of `safety` are held out of `train` for a safety test."""
@@ -65,7 +68,13 @@ def value_text(value: str | float) -> str:
     """Return a value of a column as text; whole numbers have no decimal point."""
     if isinstance(value, str):
         return value
-    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return str(int(value)) if value.is_integer() and abs(value) <= 2**53 else repr(value)
+
+
+def _quoted_value(value: str | float) -> str:
+    """Return a value of a condition as it is written in a rule, numbers without quotes."""
+    text = value_text(value)
+    return text if _BARE_NUMBER.fullmatch(text) else quote(text)
 
 
 def parse_number(value: str | float) -> float:
@@ -82,7 +91,8 @@ def parse_number(value: str | float) -> float:
 class Condition:
     """`age >= 30`, `sex = Female`, `applied < 2024-05-31`.
 
-    Several values mean any of them after `=`, none after `!=`, and are written with `in`. The other
+    Several values mean any of them after `=`, none after `!=`, and are written with `in`. Such
+    values are texts: 01 and 1 are two values of a column of text, and the same number. The other
     comparisons take a number or a date, with which as much of each cell is compared: 2024-05
     includes all days of May.
     """
@@ -105,7 +115,7 @@ class Condition:
         return has_time(str(cell))
 
     def __str__(self) -> str:
-        texts = [quote(v) if isinstance(v, str) else value_text(v) for v in self.values]
+        texts = [_quoted_value(value) for value in self.values]
         if len(texts) == 1:
             return f"{quote(self.column)} {self.op} {texts[0]}"
         return f"{quote(self.column)} {'in' if self.op == '=' else 'not in'} ({', '.join(texts)})"

@@ -20,7 +20,7 @@ from ratecli.models.storage import loads
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Sample
-from ratecli.rates.syntax import Condition
+from ratecli.rates.syntax import Condition, value_text
 from ratecli.sampling.rows import TrialData
 
 
@@ -137,10 +137,8 @@ def column_classifier(rows: TrialData, name: str) -> Classifier:
     assert rows.sample.deployed is not None
     column = rows.sample.columns[name]
     yes = column[rows.sample.deployed == 1]
-    values = sorted(
-        {each if isinstance(each, str) else float(each) for each in yes.tolist()}, key=str
-    )
-    condition = Condition(name, "=", tuple(values) or (1.0,))
+    values = sorted(set(map(value_text, yes.tolist())))
+    condition = Condition(name, "=", tuple(values) or ("1",))
     groups, thresholds = np.array([[True], [False]]), np.array([-1.0, 0.0])
     scorer = Threshold(np.zeros(rows.X.shape[1]))
     return GroupThreshold(scorer, (str(condition),), groups, thresholds)

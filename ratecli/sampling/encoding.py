@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ from ratecli.models.composed import append_memberships, rows_without_group
 from ratecli.rates.expression import Slice
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Mask, Sample
-from ratecli.rates.syntax import Condition
+from ratecli.rates.syntax import Condition, parse_number
 
 MAX_WORDS = 64
 """The values of text columns with more distinct ones than this are not stored."""
@@ -26,6 +27,10 @@ MAX_WORDS = 64
 
 def _is_words(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _is_number(value: str | float) -> bool:
+    return not math.isnan(parse_number(value))
 
 
 def _atoms(slices: Iterable[str]) -> list[Condition]:
@@ -64,15 +69,16 @@ def _check_slice_columns(sample: Sample, where: Slice) -> Iterator[Diagnostic]:
         if column is None:
             hint = did_you_mean(condition.column, sample.columns, "columns")
             yield Diagnostic("E411", f"{start} there is no column '{condition.column}'", hint)
-        elif condition.date:
-            wrong = [
-                each for each in pd.unique(column[pd.notna(column)]) if not condition.has_date(each)
-            ]
+        elif condition.date or (condition.op not in {"=", "!="} and column.dtype.kind != "f"):
+            fits = condition.has_date if condition.date else _is_number
+            wrong = [each for each in pd.unique(column[pd.notna(column)]) if not fits(each)]
             if wrong:
-                message = f"{start} '{condition.column}' contains '{wrong[0]}'"
-                yield Diagnostic("E411", message, "write dates as year-month-day, as in 2024-05-31")
-        elif condition.op not in {"=", "!="} and column.dtype.kind != "f":
-            yield Diagnostic("E411", f"{start} '{condition.column}' contains text")
+                found = f"'{wrong[0]}'" if condition.date else f"text, such as '{wrong[0]}'"
+                message = f"{start} '{condition.column}' contains {found}"
+                dates = (
+                    "write dates as year-month-day, as in 2024-05-31" if condition.date else None
+                )
+                yield Diagnostic("E411", message, dates)
 
 
 @dataclass(frozen=True)

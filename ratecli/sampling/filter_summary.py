@@ -19,7 +19,7 @@ from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import JOINT_RATE
 from ratecli.rates.matrix import MIN_PROXY_SHARE, Predictions
 from ratecli.rates.sample import Floats, Sample
-from ratecli.rates.syntax import Condition, value_text
+from ratecli.rates.syntax import Condition
 
 SUMMARY_DIGITS = 10
 """Digits to which shares are rounded."""
@@ -79,7 +79,7 @@ def _group_name(condition: Condition) -> str:
     if condition.op != "=" or len(condition.values) != 1:
         return str(condition)
     (value,) = condition.values
-    return value_text(value)
+    return str(value)
 
 
 def _summary_by_split(

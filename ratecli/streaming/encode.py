@@ -74,6 +74,8 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
     blocks: list[NumericBlock | OneHotBlock] = []
     shares: dict[str, float] = {}
     for name in table.features:
+        if name in table.constants:
+            continue
         column, k = table.columns[name], place[name]
         if column.is_text:
             often = Counter[str]()  # a missing value and a cell `(missing)` are one level

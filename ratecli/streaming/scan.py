@@ -20,7 +20,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ratecli.datasets import tables
-from ratecli.datasets.columns import MISSING_WORDS
 from ratecli.datasets.load import OwnFiles
 from ratecli.rates.syntax import parse_number
 from ratecli.streaming.store import (
@@ -39,7 +38,7 @@ MAX_DISTINCT_NUMBERS = 64
 """Largest number of distinct numbers in a column that are listed."""
 WEIGHT_RANGE = (1e-9, 1e9)
 """Smallest and largest weight of a row, because sums over streamed rows use single precision."""
-RECORDS_VERSION = 6
+RECORDS_VERSION = 7
 """Increased when the records of the same files, or the facts about their columns, change."""
 BLOCK_ROWS = 2**12
 """Rows of records that are filled at once, so that they stay in the CPU's cache."""
@@ -77,6 +76,7 @@ def open_or_write_store(
 def _write_store(
     own: OwnFiles, categorical: Collection[str], folder: Path, progress: RecordProgress
 ) -> RecordStore:
+    texts = set(categorical)
     counts = [file.rows() for file in own.files]
     total = None if None in counts else sum(filter(None, counts))
     progress(0, total)
@@ -87,10 +87,11 @@ def _write_store(
 
     while True:
         with (folder / RECORDS_FILE).open("wb") as file:
-            layout, store = _scan_and_write(own, categorical, file, layout, report)
-        if layout.has_format_of(store):
+            layout, store, large = _scan_and_write(own, texts, file, layout, report)
+        if layout.has_format_of(store) and not large:
             return replace(store, folder=folder)
-        layout, total = store, store.rows
+        layout, total = None if large else store, store.rows
+        texts |= large
 
 
 def common_names(own: OwnFiles) -> list[str]:
@@ -113,11 +114,11 @@ def _scan_and_write(
     file: BinaryIO,
     layout: RecordStore | None,
     progress: Callable[[int], None],
-) -> tuple[RecordStore, RecordStore]:
+) -> tuple[RecordStore, RecordStore, set[str]]:
     """Write all records in a layout, by default guessed from the first batch.
 
-    Returns the layout, and a store with the facts about all rows. The records are complete if both
-    have the same format.
+    Returns the layout, a store with the facts about all rows, and the columns of integers that have
+    to be read as text. The records are complete if there are none and both have the same format.
 
     Raises
     ------
@@ -139,7 +140,7 @@ def _scan_and_write(
         progress(rows)
     if layout is None or not rows:
         raise tables.no_rows_error(path)
-    return layout, scanned()
+    return layout, scanned(), {name for name, scan in scans.items() if scan.large}
 
 
 ColumnPiece = tuple[NumberArray | None, NDArray[np.int64] | None]
@@ -178,13 +179,14 @@ class ColumnScan:
         The distinct numbers so far, sorted; None if there are too many.
     numeric
         Whether every word so far is a number or marks a missing value.
-    number_type
-        Whether a file holds the column as numbers, not as text.
+    number_type, large
+        Whether a file holds the column as numbers, not as text; whether some are integers that
+        doubles do not represent exactly.
     """
 
     def __init__(self, path: Path, name: str, *, categorical: bool) -> None:
         self.path, self.categorical, self.numeric = path, categorical, not categorical
-        self.facts, self.number_type = ColumnFacts(name), False
+        self.facts, self.number_type, self.large = ColumnFacts(name), False, False
         self.levels: dict[str | None, int] | None = {}
         self.distinct: NumberArray | None = np.zeros(0)
 
@@ -195,10 +197,11 @@ class ColumnScan:
         codes = None
         if tables.is_number_type(kind) and not self.categorical:
             self.number_type, numbers = True, _read_numbers(array)
+            self.large |= tables.has_large_integers(array)
         else:
             words = tables.read_words(self.path, self.facts.name, array)
             codes = self._add_words(words, start)
-            self.numeric &= tables.is_text_type(kind) and words.numbers is not None
+            self.numeric &= words.numbers is not None
             numbers = words.numbers if self.numeric else None
         if numbers is not None:
             self._add_numbers(numbers, start)
@@ -218,7 +221,7 @@ class ColumnScan:
         if piece.numbers is not None:
             facts.present += int((~np.isnan(piece.numbers)).sum())
             return codes
-        known = [word is not None and word.casefold() not in MISSING_WORDS for word in piece.words]
+        known = [word is not None for word in piece.words]
         stray = [
             there and np.isnan(parse_number(word))
             for there, word in zip(known, piece.words, strict=True)
@@ -248,12 +251,8 @@ class ColumnScan:
             self.distinct = found if len(found) <= MAX_DISTINCT_NUMBERS else None
 
     def result(self) -> ColumnFacts:
-        """Return the facts about all batches; raise E404 if some hold numbers, others text.
-
-        If all values are missing, a column of words is text.
-        """
-        any_number = self.distinct is None or len(self.distinct) > 0
-        if self.numeric and (any_number or not self.levels):
+        """Return the facts about all batches; raise E404 if some hold numbers, others text."""
+        if self.numeric:
             values = None if self.distinct is None else self.distinct.tolist()
             return replace(self.facts, is_text=False, values=values)
         if self.number_type:

@@ -24,6 +24,7 @@ from ratecli.datasets.columns import CellCounts
 from ratecli.datasets.files import data_folder
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import staged_folder
+from ratecli.rates.syntax import value_text
 
 RECORDS_FILE, FACTS_FILE = "records", "facts.json"
 UNFINISHED_RECORDS_PREFIX = ".new-"
@@ -74,6 +75,14 @@ class ColumnFacts:
     def levels(self) -> list[str | None]:
         """The words of a text column, in the order of their codes; empty for numbers."""
         return (self.values or []) if self.is_text else []
+
+    def only_value(self, rows: int) -> str | None:
+        """Return the value if all `rows` have the same, "" if all lack one, else None."""
+        if self.values == [None] or self.missing.many == rows:
+            return ""
+        if self.values is None or len(self.values) > 1 or self.missing.many:
+            return None
+        return value_text(self.values[0])
 
     @property
     def sorted_values(self) -> list[Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 
 from ratecli.datasets.columns import (
     FEW_LEVELS,
-    MISSING_WORDS,
     missing_cells_error,
     read_label,
     stray_word_error,
@@ -73,7 +73,7 @@ class StreamedTable:
             self.store = open_or_write_store(own, entry.categorical, progress)
         self.columns = {column.name: column for column in self.store.columns}
         for name in self.features:
-            if fault := _feature_error(self.columns[name], entry):
+            if name not in self.constants and (fault := _feature_error(self.columns[name], entry)):
                 raise FaultError(fault)
         for name in self.columns.keys() & dict(entry.slices).keys():
             check_splits_rows(self.columns[name])
@@ -86,6 +86,12 @@ class StreamedTable:
 
     def __len__(self) -> int:
         return self.store.rows
+
+    @cached_property
+    def constants(self) -> dict[str, str]:
+        """The features with the same value in all rows, with this value, "" if it is missing."""
+        found = {name: self.columns[name].only_value(len(self)) for name in self.features}
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def memory(self) -> int:
@@ -138,7 +144,7 @@ def _feature_error(column: ColumnFacts, entry: DatasetEntry) -> Diagnostic | Non
         means = entry.missing == MISSING_TO_MEAN
         return missing_cells_error(name, column.missing, column.infinite, means=means)
     if name not in entry.categorical and strays.many:
-        known = [each for each in column.levels if each and each.casefold() not in MISSING_WORDS]
+        known = [each for each in column.levels if each]
         distinct = len(known) if column.kept else FEW_LEVELS + 1
         share = strays.many / column.present
         fault = stray_word_error(name, distinct, share, strays.first, column.first_stray)

@@ -650,3 +650,62 @@ def test_an_estimator_that_no_file_could_name_has_the_settings_of_its_library(lo
     assert found[0] == found[1]
     model = make_estimator(named_estimators(other), {}, np.random.default_rng(0))
     assert (model.n_jobs, model.get_params()["deterministic"]) == (1, True)
+
+
+def missing_as_none(values):
+    return [None if value == "gone" else value for value in values]
+
+
+CONTAINERS = {
+    "array of text": lambda values: np.array(["nan" if v == "gone" else v for v in values]),
+    "None as text": lambda values: np.array(missing_as_none(values)).astype(str),
+    "objects": lambda values: np.array([np.nan if v == "gone" else v for v in values], object),
+    "list": missing_as_none,
+    "series": lambda values: pd.Series(missing_as_none(values)),
+    "string": lambda values: pd.Series(missing_as_none(values), dtype="string"),
+    "categorical": lambda values: pd.Series(missing_as_none(values), dtype="category"),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_missing_values_mean_the_same_in_all_containers(container):
+    make, rng = CONTAINERS[container], np.random.default_rng(3)
+    X, groups = rng.normal(size=(200, 2)), rng.choice(["a", "b", "gone"], 200)
+    y = np.where(X[:, 0] + (groups == "a") > 0.5, "yes", "no")
+    passed = {"sensitive_features": {"g": make(groups)}}
+    rate = "max_gap(positive_rate, by=g)"
+    model = RateConstrainedClassifier(constraints=f"{rate} <= 0.1", random_state=0)
+    with pytest.warns(RatecliWarning, match="W401: 'g' is empty in"):
+        assert model.fit(X, y, **passed).violations_[f"{rate} <= 0.1"] <= 1e-6
+    gap = abs(np.mean(y[groups == "a"] == "yes") - np.mean(y[groups == "b"] == "yes"))
+    with pytest.warns(RatecliWarning, match="W401: 'g' is empty in"):
+        assert rate_score(rate, y, y, **passed) == pytest.approx(gap)
+    with pytest.warns(RatecliWarning, match="W401: 'g' is empty in"):
+        rate_scorer(rate).score(model, X, y, **passed)
+    gone = make(["gone", *y[1:]])
+    with pytest.raises(ValueError, match="y has no label in row 1"):
+        model.fit(X, gone, **passed)
+    with pytest.raises(ValueError, match="y_pred has no label in row 1"):
+        rate_score(rate, y, gone, **passed)
+
+
+def test_empty_and_constant_columns_of_a_frame_are_left_out_and_named():
+    X = pd.DataFrame({"x": np.arange(40.0), "same": 1.5, "nan": np.nan, "none": None})
+    with pytest.warns(RatecliWarning, match=r"W411: .* 'same' \(1.5\), 'nan' \(empty\), 'none'"):
+        model = RateConstrainedClassifier().fit(X, X["x"] > 20)
+    assert (model.predict(X) == model.predict(X.assign(same=7.0, nan=1.0, none="b"))).all()
+
+
+def test_codes_are_categories_and_large_integers_are_not_merged():
+    large = 2**53 + np.arange(4)
+    X = pd.DataFrame(
+        {"x": np.arange(40.0), "zip": ["0123", "123"] * 20, "id": np.repeat(large, 10)}
+    )
+    y = (X["zip"] == "123") | (X["x"] < 5)
+    rates = [
+        rate_score(f"positive_rate[id = {each}]", y, y, sensitive_features=X) for each in large
+    ]
+    assert rates == [y[X["id"] == each].mean() for each in large]
+    model = RateConstrainedClassifier(encode=True).fit(X, y)
+    with pytest.warns(RatecliWarning, match="W404: column 'zip': 40 rows with a value"):
+        model.predict(X.assign(zip="124"))

@@ -357,7 +357,7 @@ REFUSED = [
     ("groups of sets", "json sklearn", "trees with a threshold for each group"),
     ("bayes", "json", "a GaussianNB"),
     ("columns", "sklearn", "thresholds of groups of several columns or of ranges"),
-    ("dates", "onnx", "a comparison of dates"),
+    ("dates", "onnx", "a comparison of dates or codes"),
     ("svm", "onnx", "a SVC, which skl2onnx does not convert exactly"),
 ]
 

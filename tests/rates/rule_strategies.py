@@ -24,7 +24,7 @@ CONDITIONS = st.builds(
     Condition,
     COLUMNS,
     st.sampled_from(["=", "!="]),
-    st.lists(TEXTS | FINITE, min_size=1, max_size=3).map(tuple),
+    st.lists(TEXTS | FINITE.map(repr), min_size=1, max_size=3).map(tuple),
 ) | st.builds(Condition, COLUMNS, st.sampled_from(["<", "<=", ">", ">="]), st.tuples(FINITE))
 
 

@@ -79,7 +79,7 @@ def test_a_template_compares_all_ordered_pairs():
     women, men = value("precision[women]"), value("precision[men]")
     assert ratio == Apply("min", (ex.divide(women, men), ex.divide(men, women)))
     assert [leaf.where for leaf in ex.leaves(value("max_gap(tpr, by=age)"))][2] == Slice(
-        (), (Condition("age", "=", (41.5,)),)
+        (), (Condition("age", "=", ("41.5",)),)
     )
 
 

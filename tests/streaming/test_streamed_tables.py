@@ -23,10 +23,13 @@ from entries import (
 from scipy import sparse
 
 from ratecli.datasets import tables
+from ratecli.datasets.columns import as_array
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.errors import FaultError
+from ratecli.experiment.slice_columns import SliceColumns
+from ratecli.rates.parser import parse_conditions
 from ratecli.streaming import scan, store
 from ratecli.streaming import split as split_module
 from ratecli.streaming.split import CellTable
@@ -289,7 +292,9 @@ LATE = {  # what only the last of 400 rows says, and whether files are read agai
     "no word": ({"sex": None}, False),
     "a wide number": ({"z": 1e300}, True),
     "a word among numbers": ({"code": "b"}, True),
-    "a number among none": ({"empty": "3"}, True),
+    "a number among none": ({"empty": "3"}, False),
+    "a word among none": ({"empty": "b"}, True),
+    "a code among numbers": ({"code": "06"}, True),
 }
 
 
@@ -411,3 +416,27 @@ def test_columns_of_all_types_equal_those_in_memory(tmp_path):
     assert (cells.columns["day"][there.cell] == here.frame["day"]).all()
     pq.write_table(pa.table({"x": [[1], [2]], "y": [0, 1]}), tmp_path / "list.parquet")
     assert "column 'x' holds list" in fault({"path": "list.parquet", "label": "y"}, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_group_values_are_what_the_file_says(tmp_path, name):
+    large = [2**53, 2**53 + 1, None]
+    found = pd.DataFrame(
+        {"code": ["01", "1", "1.0", "007", "7", "x"] * 10, "number": [1.0, 2] * 30}
+    )
+    found["zip"], found["id"] = ["0123", "123", "0123"] * 20, pd.array(large * 20, "Int64")
+    write(found.assign(y=["a", "b"] * 30), tmp_path / name)
+    options = {"path": name, "label": "y", "positive": "a"}
+    table = load_entry_table(options, tmp_path)
+    arrays = {each: as_array(table.frame[each]) for each in found}
+    streamed = read_streamed_table(options | {"stream": True}, tmp_path).values()
+    for conditions, rows in {
+        "code = 1": 10, "code = 01": 10, "code in (01, 1.0)": 20, "code != 007": 50,
+        "number = 1": 30, "number = 1.0": 30, "number = 01": 30,
+        "zip = 0123": 40, "zip = 123": 20, "zip >= 123": 60, "zip > 123": 0,
+        "id = 9007199254740992": 20, "id = 9007199254740993": 20, "id != 9007199254740993": 20,
+        "id > 0": 40,
+    }.items():  # fmt: skip
+        assert SliceColumns(arrays).count(parse_conditions(conditions)) == rows, conditions
+    for each in found:
+        assert SliceColumns(streamed).values[each] == SliceColumns(arrays).values[each]

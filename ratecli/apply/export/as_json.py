@@ -13,10 +13,14 @@ from ratecli.models.base import Array
 from ratecli.models.composed import GroupThreshold
 from ratecli.models.linear import LinearRegressor
 from ratecli.rates.parser import parse_conditions
-from ratecli.rates.syntax import AnyOf, Clause
+from ratecli.rates.syntax import AnyOf, Clause, parse_number
+from ratecli.sampling.encoding import Encoding
 
 NUMBER = "weight * (value - mean) / scale; `missing` where there is no number"
-TEXT = "weights[value]; 0 for a value that is not listed; '(missing)' is an empty field"
+TEXT = (
+    "weights[value]; 0 for a value that is not listed; '(missing)' is an empty field, or a word "
+    "such as NA"
+)
 GROUPS = (
     "the threshold of the group whose slices are exactly those that the row is in; "
     "0 if there is none"
@@ -54,7 +58,7 @@ def json_bytes(model: StoredModel) -> bytes:
             content["range"] = [end if math.isfinite(end) else None for end in linear.range]
     elif isinstance(classifier, GroupThreshold):
         how |= {"threshold": GROUPS, "slices": SLICES, "decision": "1 if score > threshold, else 0"}
-        content |= _groups(classifier)
+        content |= _groups(classifier, model.encoding)
     else:
         how["decision"] = "1 if score > 0, else 0"
     titles = {"model": model.title, "predicts": model.predicts}
@@ -72,17 +76,21 @@ def _column(block: NumericBlock | OneHotBlock, weights: Array) -> dict[str, Any]
     return {"column": block.column, "kind": "number", **term, **missing}
 
 
-def _clause(clause: Clause) -> dict[str, Any]:
+def _clause(clause: Clause, encoding: Encoding) -> dict[str, Any]:
     """Return a comparison, or several of which at least one must hold."""
     if isinstance(clause, AnyOf):
-        return {"any": [_clause(atom) for atom in clause.atoms]}
-    return {"column": clause.column, "is": clause.op, "values": list(clause.values)}
+        return {"any": [_clause(atom, encoding) for atom in clause.atoms]}
+    values = list(clause.values)
+    if encoding.kind(clause.column) == "number":
+        values = list(map(parse_number, values))
+    return {"column": clause.column, "is": clause.op, "values": values}
 
 
-def _groups(classifier: GroupThreshold) -> dict[str, Any]:
+def _groups(classifier: GroupThreshold, encoding: Encoding) -> dict[str, Any]:
     """Return slices by name, as lists of conditions that all hold, and the groups."""
     slices = {
-        text: [_clause(each) for each in parse_conditions(text)] for text in classifier.slices
+        text: [_clause(each, encoding) for each in parse_conditions(text)]
+        for text in classifier.slices
     }
     groups = [
         {

@@ -28,7 +28,7 @@ from ratecli.models.linear import LinearRegressor, Threshold
 from ratecli.models.probabilities import FactoredModel, ProbabilityModel, SklearnModel
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 from ratecli.rates.parser import parse_conditions
-from ratecli.rates.syntax import AnyOf, Clause, parse_number, value_text
+from ratecli.rates.syntax import AnyOf, Clause, parse_number
 
 ML = "ai.onnx.ml"
 OPSETS = {"": 18, ML: 5}
@@ -188,8 +188,8 @@ class _Graph:
         column, equal = condition.column, condition.op == "="
         if self.kinds[column] == "text":
             if condition.op in COMPARISONS:
-                raise refusal(self.model.classifier, "onnx", "a comparison of dates")
-            values = {value_text(value): float(equal) for value in condition.values}
+                raise refusal(self.model.classifier, "onnx", "a comparison of dates or codes")
+            values = {str(value): float(equal) for value in condition.values}
             return self.looked_up(column, {"": 0.0, **values}, float(not equal))
         numbers = self.matrix([parse_number(value) for value in condition.values])
         if condition.op in COMPARISONS:

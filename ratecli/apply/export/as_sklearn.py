@@ -25,7 +25,7 @@ from ratecli.models.composed import (
 from ratecli.models.linear import LinearRegressor, Logistic, Threshold
 from ratecli.models.probabilities import SklearnModel
 from ratecli.rates.parser import parse_conditions
-from ratecli.rates.syntax import parse_number, value_text
+from ratecli.rates.syntax import parse_number
 
 Step = tuple[str, Any, list[str]]
 """Name, transformer and columns of a step."""
@@ -124,7 +124,7 @@ def _value_weights(
     }
     without = thresholds.get((False,) * len(slices), 0.0)
     (column,) = columns
-    convert = value_text if model.encoding.kind(column) == "text" else parse_number
+    convert = str if model.encoding.kind(column) == "text" else parse_number
     weights: dict[Any, float] = {}
     for k, condition in enumerate(conditions):
         own = thresholds.get(tuple(place == k for place in range(len(slices))), 0.0)

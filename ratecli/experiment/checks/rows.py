@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pandas as pd
 
 from ratecli.certify.trees import plan_goal_test
 from ratecli.config.experiment import Experiment
-from ratecli.datasets.columns import is_text
+from ratecli.datasets.columns import constant_columns_warning, is_text
+from ratecli.datasets.encode import constant_features
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at
 from ratecli.experiment.cases import Case, references, resolve_goals
 from ratecli.experiment.options import TUNE
@@ -19,7 +21,7 @@ from ratecli.experiment.safety import safety_key_loc
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import balance
 from ratecli.rates.analysis import Goal
-from ratecli.rates.expression import Leaf, Slice
+from ratecli.rates.expression import Expression, Leaf, Slice
 from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix
 from ratecli.rates.resolve import MAX_VALUES
 from ratecli.rates.sample import Sample
@@ -32,7 +34,9 @@ from ratecli.sampling.resampling import SamplingSpec
 from ratecli.sampling.rows import (
     ExperimentData,
     TrialData,
+    get_streamed_table,
     get_table,
+    get_tables,
     load_trial_data,
     split_dataset,
 )
@@ -98,6 +102,21 @@ def check_row_ids(data: ExperimentData, used: Container[str]) -> Iterator[Diagno
                 way = "remove it from 'features'" if entry.features else "add it to 'drop'"
                 instead = ", and add numbers such as a year or an age instead" * dates
                 yield Diagnostic("W406", message, way + instead, loc=("datasets", name), key=True)
+
+
+def check_constant_columns(
+    data: ExperimentData, pools: Iterable[DatasetNames]
+) -> Iterator[Diagnostic]:
+    """Yield a W411 for the columns that are no features since all rows of a pool have one value."""
+    for pool in sorted(pools):
+        own = data.only(pool)
+        found = (
+            get_streamed_table(own).constants
+            if own.streamed
+            else constant_features(list(get_tables(own).values()))
+        )
+        if found:
+            yield replace(constant_columns_warning(found), loc=("datasets", pool[0]), key=True)
 
 
 def check_rows(
@@ -249,12 +268,19 @@ def _check_file_groups(
 
 def _check_missing_groups(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
     """Yield a W401 for each column in conditions that is empty in some rows."""
+    trees = chain.from_iterable(case.expressions() for case in cases if not case.unseen)
+    yield from check_missing_values(sample, trees)
+
+
+def check_missing_values(
+    sample: Sample, trees: Iterable[tuple[Loc, Expression]]
+) -> Iterator[Diagnostic]:
+    """Yield a W401 for each column in conditions of expressions that is empty in some rows."""
     first = dict[str, tuple[Loc, Leaf]]()
-    for case in cases:
-        for loc, tree in case.expressions() if not case.unseen else ():
-            for leaf in ex.leaves(tree):
-                for condition in leaf.where.atoms:
-                    first.setdefault(condition.column, (loc, leaf))
+    for loc, tree in trees:
+        for leaf in ex.leaves(tree):
+            for condition in leaf.where.atoms:
+                first.setdefault(condition.column, (loc, leaf))
     for column, (loc, leaf) in first.items():
         rows = sample.rows(leaf.where.everyone)
         if count := sample.counted(rows & np.asarray(pd.isna(sample.columns[column]))):

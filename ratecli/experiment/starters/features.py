@@ -33,6 +33,14 @@ DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 WEIGHT = re.compile(r'"(.*[ _])?weight"', re.IGNORECASE)
 ID = re.compile(r"(.*[ _-])?(id|ID|Id|key)|.*[a-z]I[dD]")
 """Names of columns that identify rows."""
+CODE = re.compile(
+    r"(code|zip|postal|plz|\b(cd|branch|store|region|district|county|state|sector|department|dept"
+    r"|category|type|class|kind))([ -]?(no|nr|id|number))?\b"
+)
+"""Names, in lower case, of columns of codes."""
+FEW_CODES = 10
+"""Up to this many different numbers are few, whatever their width."""
+FIRST_YEAR, LAST_YEAR = 1800, 2200
 MAX_STRAY_SHARE = 0.1
 """Largest share of texts in a column of numbers."""
 MIN_EQUAL_PAIRS = 10
@@ -99,15 +107,41 @@ class Features:
             yield f"left out {quoted(name)}: {reason}"
         for name in self.codes:
             yield f"codes    {quoted(name)}: categories, not numbers"
-        for name in filter(WEIGHT.fullmatch, names):
-            way = f"add `weight: {name}` to the data set, and drop it"
-            yield f"check    {name}: if it weighs rows, {way}"
-        for line in _leaks(self.used, label) if self.request.label else ():
+        for line in self._checks(names, label):
             yield f"check    {line}"
         if gaps := self._empty(numbers=True):
             yield f"missing  {format_counts(gaps)}: set to the mean, and marked by a feature"
         if unknown := self._empty(numbers=False):
             yield f"missing  {format_counts(unknown)}: a category of its own"
+
+    def _checks(self, names: Sequence[str], label: Floats) -> Iterator[str]:
+        """Say which features, with quoted names, may be weights, codes or the label."""
+        for name in filter(WEIGHT.fullmatch, names):
+            way = f"add `weight: {name}` to the data set, and drop it"
+            yield f"{name}: if it weighs rows, {way}"
+        if codes := [quoted(str(name)) for name in self.used if self._may_be_codes(str(name))]:
+            way = "if these numbers are codes, such as those of places, add them to categorical"
+            yield f"{', '.join(codes)}: {way}"
+        if self.request.label:
+            yield from _leaks(self.used, label)
+
+    def _may_be_codes(self, name: str) -> bool:
+        """Return whether a feature has whole numbers that look like codes.
+
+        Its name says so, or it has few of many possible numbers, of equal width or very few.
+        """
+        column = self.used[name]
+        values = np.zeros(0) if is_text(column) else np.unique(column.dropna())
+        if name in self.codes or len(values) < 3 or not np.isfinite(values).all():
+            return False
+        if (values % 1).any():
+            return False
+        words = re.sub("([a-z])([A-Z])", r"\1 \2", name).lower().replace("_", " ")
+        low, high = values[[0, -1]]
+        sparse = high - low >= 2 * len(values) and not (low >= FIRST_YEAR and high <= LAST_YEAR)
+        same_width = low > 0 and len(f"{low:.0f}") == len(f"{high:.0f}")
+        few = len(values) <= (MAX_CATEGORIES if same_width else FEW_CODES)
+        return CODE.search(words) is not None or (sparse and few)
 
     def _empty(self, *, numbers: bool) -> dict[str, int]:
         """Return the number of empty cells of each column of numbers, or of texts, that has any."""
@@ -157,6 +191,8 @@ def _is_code(column: pd.Series, groups: Groups) -> bool:
 
 def _unusable_reason(column: pd.Series) -> str:
     """Return why a column cannot be a feature as it is, "" if it can."""
+    if len(column.drop_duplicates()) == 1:
+        return "the same value in all rows" if column.notna().all() else "empty"
     if is_text(column):
         words = sorted(set(column) - {None})
         if len(words) > FEW_DATES and all(map(DATE.fullmatch, words)):

@@ -22,7 +22,7 @@ from ratecli.rates.expression import Slice
 from ratecli.rates.resolve import MIN_ROWS, cut_groups
 from ratecli.rates.sample import Mask
 from ratecli.rates.scope import Conditions
-from ratecli.rates.syntax import Condition
+from ratecli.rates.syntax import Condition, value_text
 
 MAX_GROUPS = 8
 
@@ -69,7 +69,7 @@ def find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
         else:
             values = _group_values(frame[name], name)
             written = (each if isinstance(each, str) else float(each) for each in values)
-            groups = [(Condition(name, "=", (each,)),) for each in written]
+            groups = [(Condition(name, "=", (value_text(each),)),) for each in written]
             parts.append(dict(zip(_group_names(name, values), groups, strict=True)))
     columns = SliceColumns({name: as_array(frame[name]) for name in request.group})
     conditions, members = dict[str, str](), dict[str, Mask]()
