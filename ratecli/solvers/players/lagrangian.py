@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import affine
-from ratecli.rates.analysis import monotonicity
+from ratecli.rates.analysis import KINKED, monotonicity
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.tangent import tangents, values
@@ -41,9 +41,6 @@ from ratecli.solvers.hull.forms import (
 MIN_SHARE = 1e-3
 """Smallest share whose logarithm is taken: bounds multipliers by 1 / MIN_SHARE (protocols 3.3)."""
 TINY_DENOMINATOR = 1e-300
-
-KINKED = frozenset({"abs", "max", "min"})
-"""Functions without a slope where arguments are 0 or equal."""
 
 Parameter = float | Array
 """A parameter of a single atom; (A, 1) or (A, B) those of A atoms that are evaluated together."""
