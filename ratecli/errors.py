@@ -122,7 +122,7 @@ def exception_line(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}".rstrip(": ")
     if isinstance(error, FaultError):
         text = "; ".join(f"{fault.code}: {fault.message}" for fault in error.faults)
-    return " ".join(text.split())
+    return " ".join(text.encode("utf-8", "backslashreplace").decode().split())
 
 
 MAX_LISTED = 30

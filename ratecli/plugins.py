@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -72,9 +73,22 @@ class Plugin:
 
     def broken(self, why: str) -> FaultError:
         """Return an E210 with the given reason."""
-        message = f"the {self.kind} '{self.name}' of the package '{self.origin}' cannot be used"
+        return self._fault("E210", f"cannot be used: {why}")
+
+    @contextmanager
+    def report_errors(self) -> Iterator[None]:
+        """Convert an exception that is no FaultError into an E501 that names the package."""
+        try:
+            yield
+        except FaultError:
+            raise
+        except Exception as error:
+            raise self._fault("E501", f"failed: {exception_line(error)}") from error
+
+    def _fault(self, code: str, what: str) -> FaultError:
+        message = f"the {self.kind} '{self.name}' of the package '{self.origin}' {what}"
         hint = f"`ratecli test-plugin {self.package}` lists what is wrong"
-        return FaultError(Diagnostic("E210", f"{message}: {why}", hint if self.package else None))
+        return FaultError(Diagnostic(code, message, hint if self.package else None))
 
 
 def plugins_by_name(kind: PluginKind) -> Mapping[str, tuple[Plugin, ...]]:

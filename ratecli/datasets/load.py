@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,8 @@ def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
     if plugin is not None and not isinstance(table, Table):
         raise plugin.broken(f"its preparation '{preparation}' does not return a Table")
     assert isinstance(table, Table)
-    return table
+    # a plugin may change its own arrays later
+    return table if plugin is None else replace(deepcopy(table))
 
 
 def table_digest(entry: DatasetEntry, base: Path) -> str:

@@ -14,6 +14,7 @@ from scipy import sparse
 from ratecli.datasets.columns import LazyMapping, as_float_array, is_text, level_codes
 from ratecli.datasets.entry import LoggedColumns
 from ratecli.models.policy import EpisodeLayout
+from ratecli.rates.sample import make_read_only
 from ratecli.rates.syntax import value_text
 
 
@@ -70,6 +71,9 @@ class Table:
     missing: bool = False
     logged: LoggedColumns | None = None
     episodes: EpisodeLayout | None = None
+
+    def __post_init__(self) -> None:
+        make_read_only(self)
 
     def __len__(self) -> int:
         return len(self.frame)

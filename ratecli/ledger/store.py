@@ -396,6 +396,15 @@ def result_documents(result: TrialResult) -> tuple[str, ...]:
     return tuple(map(json.dumps, columns))
 
 
+def check_storable(result: TrialResult) -> None:
+    """Raise TypeError or ValueError unless a result can be stored and read again."""
+    fields = result.key, result.status, result.reason, result.seconds, *result_documents(result)
+    found = _parse_result((0, *fields), {0: result.values})
+    found.reason.encode()
+    for part in (found.info, found.trace):
+        json.dumps(part, ensure_ascii=False).encode()  # reports cannot write lone surrogates
+
+
 def _insert(db: sqlite3.Connection, result: TrialResult) -> None:
     trial = db.execute(
         "INSERT INTO trials VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)",

@@ -17,6 +17,7 @@ from ratecli.models.base import Array, Classifier, Features, append_columns
 from ratecli.models.linear import Linear, Threshold, ramp
 from ratecli.models.probabilities import ProbabilityModel
 from ratecli.models.recent import class_probabilities, leading_features, mark_rows
+from ratecli.rates.sample import make_read_only
 
 MIN_CHANCE = 1e-9
 """Smaller chances of members are rounding errors of 0."""
@@ -42,8 +43,11 @@ class CostSensitiveClassifier(Classifier):
     cut: float = 0.0
 
     def __post_init__(self) -> None:
+        make_read_only(self)
         if self.costs.shape != (self.chances.classes,):
             raise ValueError(f"{self.costs.size} costs of {self.chances.classes} classes")
+        if np.isnan(self.costs).any() or np.isnan(self.cut):
+            raise ValueError("a cost is not a number")
 
     @property
     def width(self) -> int:
@@ -68,6 +72,8 @@ class ProbabilityThreshold(Classifier):
     def __post_init__(self) -> None:
         if self.chances.classes != 2:
             raise ValueError(f"{self.chances.classes} classes instead of 2")
+        if np.isnan(self.threshold):
+            raise ValueError("the threshold is not a number")
 
     @property
     def width(self) -> int:
@@ -106,11 +112,14 @@ class GroupThreshold:
     thresholds: Array
 
     def __post_init__(self) -> None:
+        make_read_only(self)
         count, slices = self.groups.shape
         if self.scorer.slices or self.thresholds.shape != (count,) or len(self.slices) != slices:
             raise ValueError(
                 f"{self.thresholds.size} thresholds, {count} groups of {len(self.slices)} slices"
             )
+        if np.isnan(self.thresholds).any():
+            raise ValueError("a threshold is not a number")
 
     @property
     def width(self) -> int:
@@ -215,6 +224,7 @@ class MixtureClassifier(Classifier):
     chances: Array
 
     def __post_init__(self) -> None:
+        make_read_only(self)
         chances = self.chances
         fits = chances.shape == (len(self.members),)
         if not (fits and (chances >= 0).all() and abs(chances.sum() - 1) <= 1e-9):

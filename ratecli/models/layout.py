@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Features
+from ratecli.rates.sample import make_read_only
 
 NUMBER, NUMBER_OR_MISSING = 0, -1
 MAX_FEATURES = 10**7
@@ -32,6 +33,7 @@ class ColumnLayout:
     levels: NDArray[np.intp]
 
     def __post_init__(self) -> None:
+        make_read_only(self)
         levels = self.levels
         if levels.ndim != 1 or (levels < NUMBER_OR_MISSING).any() or (levels > MAX_FEATURES).any():
             raise ValueError("the columns have impossible numbers of levels")

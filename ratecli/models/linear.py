@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ratecli.models.base import Array, Classifier, Features
+from ratecli.rates.sample import make_read_only
 
 RAMP_CORNER = 0.5
 """The distance from 0 beyond which the ramp is constant."""
@@ -32,8 +33,11 @@ class Linear(Classifier):
     bias: float = 0.0
 
     def __post_init__(self) -> None:
+        make_read_only(self)
         if self.weights.ndim != 1:
             raise ValueError(f"weights of shape {self.weights.shape}")
+        if not (np.isfinite(self.weights).all() and np.isfinite(self.bias)):
+            raise ValueError("weights of a linear classifier must be finite numbers")
 
     @property
     def width(self) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from ratecli.models.base import Array, Classifier, Features
+from ratecli.rates.sample import make_read_only
 from ratecli.rates.table import return_key
 
 NO_ACTION = -1.0
@@ -52,6 +53,9 @@ class EpisodeLayout:
     discount: float = 1.0
     max_weight: float = np.inf
     fourier: int = 0
+
+    def __post_init__(self) -> None:
+        make_read_only(self)
 
     @property
     def width(self) -> int:
@@ -279,9 +283,12 @@ class SoftmaxPolicy(Classifier):
     episodes: EpisodeLayout
 
     def __post_init__(self) -> None:
+        make_read_only(self)
         shape = self.episodes.basis_size, len(self.episodes.actions)
         if self.weights.shape != shape or len(self.low) != len(self.episodes.states):
             raise ValueError(f"weights of shape {self.weights.shape} instead of {shape}")
+        if not np.isfinite(self.weights).all():
+            raise ValueError("weights of a policy must be finite numbers")
 
     @property
     def width(self) -> int:

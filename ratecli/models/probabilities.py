@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ratecli import plugins
 from ratecli.models.base import Array, Features
@@ -98,14 +99,18 @@ class SklearnModel:
         A two-class classifier without probabilities gives minus and plus its score, a regressor
         its predictions.
         """
-        if not isinstance(X, np.ndarray) and not takes_sparse(self.model):
-            X = X.toarray()
+        if not isinstance(X, np.ndarray):  # the model may change its own matrix of shared arrays
+            X = sparse.csr_array(X) if takes_sparse(self.model) else X.toarray()
         if self.has_probabilities:
-            return np.asarray(self.model.predict_proba(X), dtype=float)
-        if not hasattr(self.model, "classes_"):
-            return np.asarray(self.model.predict(X), dtype=float).reshape(-1, 1)
-        scores = np.asarray(self.model.decision_function(X), dtype=float)
-        return np.stack([-scores, scores], axis=1)
+            found = np.asarray(self.model.predict_proba(X), dtype=float)
+        elif hasattr(self.model, "classes_"):
+            scores = np.asarray(self.model.decision_function(X), dtype=float)
+            found = np.stack([-scores, scores], axis=1)
+        else:
+            found = np.asarray(self.model.predict(X), dtype=float).reshape(-1, 1)
+        if np.isnan(found).any():
+            raise ValueError(f"a prediction of {type(self.model).__name__} is not a number")
+        return found
 
 
 def takes_sparse(model: Any) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Features
 from ratecli.models.probabilities import ProbabilityModel
+from ratecli.rates.sample import read_only
 
 RECENT_OUTPUTS = 16
 """Number of most recent outputs that a process keeps."""
@@ -62,12 +63,12 @@ def fixed_features(X: Features) -> Iterator[None]:
 def take_rows(X: Features, rows: NDArray[np.intp]) -> Features:
     """Return X[rows]; in a block of `fixed_features` it is known which rows they are.
 
-    Neighbouring rows of an array are a view of X, which must not be changed.
+    They are read-only: neighbouring rows of an array are a view of X.
     """
     n = len(rows)
     if n and rows[-1] - rows[0] == n - 1 and (np.diff(rows) == 1).all():
-        return mark_rows(X[rows[0] : rows[0] + n], X, rows)
-    return mark_rows(X[rows], X, rows)
+        return mark_rows(read_only(X[rows[0] : rows[0] + n]), X, rows)
+    return mark_rows(read_only(X[rows]), X, rows)
 
 
 def mark_rows(found: Features, X: Features, rows: NDArray[np.intp] | slice = np.s_[:]) -> Features:
@@ -91,7 +92,7 @@ def leading_features(X: Features, width: int) -> Features:
 
 
 def class_probabilities(model: ProbabilityModel, X: Features) -> Array:
-    """Return the model's probabilities (n, Q) of rows X (n, d), which must not be changed.
+    """Return the model's probabilities (n, Q) of rows X (n, d), read-only.
 
     They are computed once for recent models and features, and for each row in a block of
     `fixed_features`.
@@ -108,7 +109,7 @@ def class_probabilities(model: ProbabilityModel, X: Features) -> Array:
     if len(new):
         found[new] = model.probabilities(X if len(new) == len(found) else X[new])
         whole[positions[new]] = found[new]
-    return found
+    return read_only(found)
 
 
 def _recent_array(model: ProbabilityModel, fixed: FixedFeatures) -> Array:

@@ -14,6 +14,7 @@ from scipy.special import softmax
 
 from ratecli.models.base import Array, Features
 from ratecli.models.layout import ColumnLayout
+from ratecli.rates.sample import make_read_only
 
 LEAF = -1
 NO_SET = -1
@@ -95,6 +96,7 @@ class TreeEnsemble:
     _library_sums: ClassVar[Any] = None
 
     def __post_init__(self) -> None:
+        make_read_only(self)
         # compiled code does not check indices
         n, inner = len(self.column), self.column != LEAF
         shapes = (

@@ -22,7 +22,7 @@ from ratecli.rates.expression import (
     RankingMeasure,
     evaluate,
 )
-from ratecli.rates.sample import Floats, Sample
+from ratecli.rates.sample import Floats, Sample, make_read_only, read_only
 from ratecli.rates.table import DECISION_MEASUREMENTS, Measurement
 
 MIN_PROXY_SHARE = 1e-12
@@ -144,26 +144,29 @@ class RateMatrix:
     against: sparse.csr_array
     members: sparse.csr_array
 
+    def __post_init__(self) -> None:
+        make_read_only(self)
+
     @cached_property
     def constants(self) -> Floats:
         """(K,) total weight of the rows that count when decided negatively."""
-        return np.asarray(self.against.sum(axis=1), dtype=float)
+        return read_only(np.asarray(self.against.sum(axis=1), dtype=float))
 
     @cached_property
     def totals(self) -> Floats:
         """(K,) total weight of the rows that each rate averages over."""
-        return np.asarray(self.members.sum(axis=1), dtype=float)
+        return read_only(np.asarray(self.members.sum(axis=1), dtype=float))
 
     @cached_property
     def A(self) -> sparse.csr_array:
         """(K, n) matrix; all zeros for a rate over no rows."""
         inverse = _divide(np.ones_like(self.totals), self.totals)
-        return sparse.csr_array(sparse.diags_array(inverse) @ self.sums)
+        return read_only(sparse.csr_array(sparse.diags_array(inverse) @ self.sums))
 
     @cached_property
     def c(self) -> Floats:
         """(K,) constants; NaN for a rate over no rows."""
-        return self._means(self.constants)
+        return read_only(self._means(self.constants))
 
     def rates(self, decisions: NDArray[np.float64]) -> Floats:
         """Return (K,) rates of decisions p (n,); rates of other measurements are meaningless."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ratecli.rates.expression import Slice
 from ratecli.rates.syntax import AnyOf, Clause, parse_number
@@ -16,6 +18,7 @@ from ratecli.rates.table import OTHER, Rate
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+Entries = TypeVar("Entries", bound=NDArray[Any] | sparse.csr_array)
 
 MAX_REPEATS = 1000
 """Weights up to this multiple of the smallest one may be read as numbers of repetitions."""
@@ -23,6 +26,40 @@ MAX_WEIGHT_RATIO = 1e15
 """Beyond this ratio, adding the smallest weight to the largest one has no effect."""
 WEIGHT_TOLERANCE = 1e-12
 """Relative rounding error of a weight that was multiplied by a constant."""
+
+
+def read_only(values: Entries) -> Entries:
+    """Return the same array or CSR matrix without the right to write to it.
+
+    The result shares memory with `values`, which stay as they are. Solvers, models and data sets of
+    other packages receive such arrays, so that none can change what the others receive.
+    """
+    found: Any = values
+    if isinstance(values, np.ndarray):
+        if values.flags.writeable:
+            found = values.view()
+            found.flags.writeable = False
+    else:
+        parts = values.data, values.indices, values.indptr
+        if any(part.flags.writeable for part in parts):
+            found = type(values)(tuple(map(read_only, parts)), values.shape)
+    result: Entries = found
+    return result
+
+
+def make_read_only(record: Any) -> None:
+    """Replace the arrays of a frozen dataclass, and of dictionaries in it, by `read_only` ones."""
+    for name, value in vars(record).items():
+        if isinstance(value, dict):
+            changed = {key: _read_only_array(each) for key, each in value.items()}
+        else:
+            changed = _read_only_array(value)
+        object.__setattr__(record, name, changed)
+
+
+def _read_only_array(value: Any) -> Any:
+    is_array = isinstance(value, np.ndarray | sparse.csr_array | sparse.csr_matrix)
+    return read_only(value) if is_array else value
 
 
 @dataclass(frozen=True)

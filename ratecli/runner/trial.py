@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -57,18 +57,21 @@ from ratecli.sampling.others import rates_of_other, with_others
 from ratecli.sampling.rows import NoRowsKeptError, TrialData, load_training_rows, load_trial_data
 from ratecli.sampling.safety_rows import SafetyRows
 from ratecli.sampling.violation_pieces import violation_pieces
-from ratecli.solvers.base import Solution
+from ratecli.solvers.base import USABLE_STATUSES, Solution
 from ratecli.solvers.fit_cache import FitCache, cache_adjusted_time, shared_fits
 from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.liblinear import import_sklearn_linear
 from ratecli.solvers.margin import solve_with_margin
 from ratecli.solvers.problem import ERROR_RATE, Problem
+from ratecli.solvers.registry import all_algorithms
 from ratecli.solvers.tuned import solve_tuned
 
 _STARTED_TOGETHER = FitCache[Mapping[str, Callable[[], Solution] | None]](2)
 """The common work of blocks of trials: what returns the solution of each, by its key."""
 MAX_FEATURES_TOGETHER = 2000
 """With more features, trials are solved alone: the iterates of a block stay in memory."""
+CHANCE_TOLERANCE = 1e-9
+"""Rounding error by which the probability of a positive decision may be outside of [0, 1]."""
 TOO_FEW_ROWS_CODES = frozenset({"E306", "E311", "E408"})
 """Codes of errors about rates and ratios that are undefined on the available rows."""
 
@@ -253,13 +256,21 @@ class Trial:
         )
 
     def solve(self, problem: Problem) -> MeasuredSolution:
-        """Solve the trial's problem and measure the solution."""
-        try:
-            solution = self._solution(problem)
-        except np.linalg.LinAlgError:
-            reason = "numbers are too large, or too different in size: use other units"
-            solution = Solution({}, "diverged", reason)
-        return self.measure(problem, solution)
+        """Solve the trial's problem and measure the solution.
+
+        Raises
+        ------
+        FaultError
+            E501 if an algorithm of another package fails, or its solution is not valid.
+        """
+        plugin = all_algorithms()[self.spec.case.algorithm].plugin
+        with nullcontext() if plugin is None else plugin.report_errors():
+            try:
+                solution = self._solution(problem)
+            except np.linalg.LinAlgError:
+                reason = "numbers are too large, or too different in size: use other units"
+                solution = Solution({}, "diverged", reason)
+            return self.measure(problem, solution)
 
     def _solution(self, problem: Problem) -> Solution:
         case = self.spec.case
@@ -295,7 +306,7 @@ class Trial:
             return dict(zip(problems, started, strict=True))
 
         finish = _STARTED_TOGETHER.get("".join(together).encode(), start_all).get(key)
-        return finish() if finish else solver.solve(problem, make_rng(), lambda _: None)
+        return finish() if finish else solver.solution(problem, make_rng())
 
     def with_goals(self, problem: Problem) -> Problem:
         """Return the problem, and its validation data, with the goals of this trial."""
@@ -312,6 +323,8 @@ class Trial:
         leaves = ex.leaves(*case.metrics.values())
         estimated = any(leaf.rate.of != "decision" for leaf in leaves)
         predictions = self.rows.answers(solution.variants, estimated=estimated)
+        for name, found in predictions.items():
+            _check_outputs(name, found, self.rows)
         trial, info = self._with_main(solution, predictions), dict[str, Any]()
         if problem.safety_test is not None:
             _, constraints = resolve_goals(case, rates_of_other)
@@ -492,6 +505,26 @@ class Trial:
         return best
 
 
+def _check_outputs(variant: str, found: Predictions, rows: TrialData) -> None:
+    """Raise ValueError if an output of a classifier is not a number for each row."""
+    outputs = {"decisions": found.decisions, "scores": found.scores, "estimates": found.estimates}
+    if found.returns:  # a policy decides in each step
+        outputs = {}
+    elif rows.stream is not None:  # rows of a cell have no score in common
+        outputs = {"decisions": found.decisions}
+    elif rows.sample.label_range is not None:
+        outputs = {"estimates": found.estimates}
+    for what, values in outputs.items():
+        if np.shape(values) != (len(rows.sample),):
+            raise ValueError(f"the {what} of '{variant}' have the shape {np.shape(values)}")
+        wrong = np.isnan(values)
+        if what == "decisions":
+            wrong |= (values < -CHANCE_TOLERANCE) | (values > 1 + CHANCE_TOLERANCE)
+        if wrong.any():
+            example = values[int(np.argmax(wrong))]
+            raise ValueError(f"the {what} of '{variant}' are {example} in {wrong.sum()} rows")
+
+
 def solution_status(
     case: Case, solution: Solution, values: Sequence[MeasuredValue]
 ) -> tuple[str, str]:
@@ -502,7 +535,7 @@ def solution_status(
     is undefined there counts as violated. If constraints have to hold on the validation set, the
     solver's status says whether they do (see `solve_with_margin`).
     """
-    if solution.status not in {"solved", "iteration_limit"} or not solution.variants:
+    if solution.status not in USABLE_STATUSES:
         return solution.status, solution.reason
     main = next(iter(solution.variants))
     measured = {v.metric: v.value for v in values if v.variant == main and v.split == "train"}

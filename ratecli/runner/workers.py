@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from ratecli.errors import Diagnostic, FaultError, drop_library_warnings, exception_line
 from ratecli.ledger.records import TrialResult
-from ratecli.ledger.store import result_documents
+from ratecli.ledger.store import check_storable
 
 if TYPE_CHECKING:  # a worker process needs memory and time for each import
     from ratecli.config.limits import LimitsSpec
@@ -66,7 +66,7 @@ def run_checked(
 ) -> TrialResult:
     """Run a trial and check that its result can be stored, so that only this trial may fail."""
     result = function(payload, given)
-    result_documents(result)
+    check_storable(result)
     return result
 
 
@@ -81,7 +81,8 @@ def run_guarded(key: str, run: TrialRun) -> TrialResult:
 
 def failure_result(key: str, error: BaseException, seconds: float = 0.0) -> TrialResult:
     """Return the result of a trial that raised `error`."""
-    info = {"traceback": "".join(traceback.format_exception(error))}
+    text = "".join(traceback.format_exception(error))
+    info = {"traceback": text.encode("utf-8", "backslashreplace").decode()}
     return TrialResult(key, "error", exception_line(error).removeprefix("E501: "), seconds, info)
 
 

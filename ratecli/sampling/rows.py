@@ -36,7 +36,7 @@ from ratecli.models.recent import fixed_features
 from ratecli.models.storage import loads
 from ratecli.rates.expression import ALL_ROWS
 from ratecli.rates.matrix import Predictions
-from ratecli.rates.sample import Sample, relative_weights
+from ratecli.rates.sample import Sample, make_read_only, relative_weights
 from ratecli.rates.syntax import SPLITS
 from ratecli.rates.table import return_key
 from ratecli.sampling.encoding import Encoding, slice_memberships
@@ -138,6 +138,9 @@ class TrialData:
     episodes: EpisodeLayout | None = None
     true_returns: str = ""
     positions: RowPositions | None = None
+
+    def __post_init__(self) -> None:
+        make_read_only(self)
 
     def answers(
         self, classifiers: Mapping[str, Classifier], *, estimated: bool = True

@@ -20,10 +20,7 @@ from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix
 from ratecli.rates.sample import Sample
 from ratecli.sampling.rows import TrialData
-from ratecli.solvers.base import Solution
-
-ACCEPTED_STATUSES = frozenset({"solved", "iteration_limit"})
-"""Statuses of solutions that the solver considers valid."""
+from ratecli.solvers.base import USABLE_STATUSES, Solution
 
 NOT_EXACT = (
     "the certificate is approximate, since propensities are estimated or importance weights are "
@@ -96,17 +93,18 @@ class SafetyRows:
         passed = {name: tested for name, tested in found.items() if tested.passed}
         main = next(iter(first), None)
         status, reasons = solution.status, [solution.reason] if solution.reason else []
-        if status in ACCEPTED_STATUSES and main in passed:
+        if status in USABLE_STATUSES and main in passed:
             status, reasons = "ok", []
         else:
             passed = {}
-            if status in ACCEPTED_STATUSES and main is not None:
+            if status in USABLE_STATUSES and main is not None:
                 status = "no_solution_found"
                 tests = found[main].records
                 reasons += [test["explanation"] for test in tests if not test["passed"]]
         variants = {name: tested.classifier for name, tested in passed.items()}
         predictions = {name: tested.predictions for name, tested in passed.items()}
-        solution = replace(solution, variants=variants, bolder=())
+        ended = solution.status if variants else status
+        solution = replace(solution, variants=variants, status=ended, bolder=())
         return SafetyTestResult(solution, predictions, status, "; ".join(reasons), records)
 
     def _tested(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -53,9 +54,18 @@ class JudgedRows(NamedTuple):
         return self.rows.violations(self.rows.measured(self.decisions))
 
 
+SOLUTION_STATUSES = ("solved", "iteration_limit", "infeasible", "no_solution_found", "diverged")
+USABLE_STATUSES = frozenset({"solved", "iteration_limit"})
+"""Statuses of solutions with a classifier that may be used."""
+
+
 @dataclass(frozen=True)
 class Solution:
     """Result of a solver: named classifiers, status and trace.
+
+    Raises ValueError if the status is unknown or requires a classifier and there is none, if a name
+    of a variant is not an identifier, or if a multiplier is not a finite number; TypeError if a
+    field has another type than stated.
 
     Attributes
     ----------
@@ -88,6 +98,27 @@ class Solution:
     trace: tuple[Mapping[str, Any], ...] = ()
     judged: JudgedRows | None = None
     bolder: tuple[Mapping[str, Classifier], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.status not in SOLUTION_STATUSES:
+            listed = ", ".join(SOLUTION_STATUSES)
+            raise ValueError(f"the status of a solution is {self.status!r}, not one of {listed}")
+        if self.status in USABLE_STATUSES and not self.variants:
+            raise ValueError(f"a solution of status '{self.status}' has no classifier")
+        if not isinstance(self.reason, str):
+            raise TypeError(f"the reason of a solution is {self.reason!r}, not text")
+        if not all(isinstance(row, Mapping) for row in self.trace):
+            raise TypeError("a row of the trace is not a mapping")
+        for name, model in (
+            each for some in (self.variants, *self.bolder) for each in some.items()
+        ):
+            if not (isinstance(name, str) and name.isidentifier()):
+                raise ValueError(f"the name {name!r} of a classifier is not an identifier")
+            if not hasattr(model, "decide"):
+                raise TypeError(f"the classifier '{name}' is of the type {type(model).__name__}")
+        for name, value in self.multipliers.items():
+            if not (isinstance(value, float | int) and math.isfinite(value)):
+                raise ValueError(f"the multiplier of {name!r} is {value!r}, not a finite number")
 
     @property
     def main(self) -> Classifier:
@@ -224,9 +255,18 @@ class Solver(ABC):
         """
         return [partial(self.solve, problems[0], rng, progress), *[None for _ in problems[1:]]]
 
+    def solution(
+        self, problem: Problem, rng: np.random.Generator, progress: Progress = lambda _: None
+    ) -> Solution:
+        """Return what `solve` does; raise TypeError if that is not a `Solution`."""
+        found: object = self.solve(problem, rng, progress)
+        if not isinstance(found, Solution):
+            raise TypeError(f"'solve' returned {type(found).__name__}, not a Solution")
+        return found
+
     @abstractmethod
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        """Return a solution of the problem.
+        """Return a solution of the problem, whose arrays are read-only.
 
         All random numbers come from `rng`; `progress` is called with short messages.
         """

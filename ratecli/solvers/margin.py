@@ -15,7 +15,7 @@ from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import ratio_sum
 from ratecli.rates.analysis import Goal
-from ratecli.solvers.base import JudgedRows, Progress, Solution, Solver
+from ratecli.solvers.base import USABLE_STATUSES, JudgedRows, Progress, Solution, Solver
 from ratecli.solvers.judges import (
     PLAIN_JUDGE,
     UNDEFINED_SHORTFALL,
@@ -54,7 +54,6 @@ MAX_IGNORED_SHORTFALL = 1e-5
 INFEASIBLE_PROGRAM = 2
 """Status with which `linprog` reports that a problem is infeasible."""
 Holds = Literal["train", "validation", "new_rows"]
-USABLE_STATUSES = {"solved", "iteration_limit"}
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def solve_with_margin(
     FaultError
         E410 if constraints are judged on validation rows and there are none.
     """
-    first = solver.solve(problem, rng, progress)
+    first = solver.solution(problem, rng, progress)
     is_usable = first.variants and first.status in USABLE_STATUSES  # else tightening is useless
     enforced = problem.constraints if solver.role == "enforces" else ()
     prepares = solver.needs_safety_test
@@ -272,7 +271,7 @@ class _Search:
         tightened = replace(_tighten_problem(self.problem, by), near=near.main)
         if not _can_hold(tightened.constraints):
             return Solution({}, "infeasible")
-        solution = self.solver.solve(tightened, self.rng, self.progress)
+        solution = self.solver.solution(tightened, self.rng, self.progress)
         if solution.judged is None:
             return solution
         rows = replace(solution.judged.rows, constraints=self.problem.constraints)
@@ -461,7 +460,7 @@ def _bias(search: _Search, by: Array) -> Array:
                 continue
             part = replace(fitted, constraints=tight.constraints)
             rng = np.random.default_rng(problem.seed)
-            solution = solver.solve(part, rng, search.progress)
+            solution = solver.solution(part, rng, search.progress)
             if solution.variants:
                 main = solution.main
                 own_rows, own_decisions = solution.judged or (fitted, fitted.decisions(main))

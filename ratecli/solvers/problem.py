@@ -20,7 +20,7 @@ from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal, Shape, affine_pieces
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
-from ratecli.rates.sample import Mask
+from ratecli.rates.sample import Mask, make_read_only
 from ratecli.rates.table import RATES, Measurement
 from ratecli.rates.tangent import any_undefined, values
 from ratecli.streaming.stream import RowStream
@@ -31,6 +31,8 @@ ERROR_RATE = ex.Leaf(RATES["error"])
 @dataclass(frozen=True)
 class Problem:
     """Minimize the objective plus `l2 / 2 |w|^2` with every piece of each constraint at most 0.
+
+    All arrays are read-only, because algorithms share them: copy what you need to change.
 
     Attributes
     ----------
@@ -90,6 +92,9 @@ class Problem:
     episodes: EpisodeLayout | None = None
     seed: int = 0
     near: Classifier | None = None
+
+    def __post_init__(self) -> None:
+        make_read_only(self)
 
     @property
     def layout(self) -> ColumnLayout:

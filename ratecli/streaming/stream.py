@@ -27,6 +27,7 @@ from ratecli.models.composed import MajorityVote, MixtureClassifier
 from ratecli.models.linear import Linear, Logistic, Ramp, RandomizedLogistic, Threshold
 from ratecli.models.records import RecordBatch, RecordEncoder
 from ratecli.rates.matrix import Predictions, log_loss
+from ratecli.rates.sample import make_read_only
 from ratecli.rates.table import Measurement
 from ratecli.streaming.store import RecordStore, read_items, read_runs
 
@@ -84,6 +85,9 @@ class RowStream:
     count: Array
     weight: Array
     partition: int = PARTITION_ROWS
+
+    def __post_init__(self) -> None:
+        make_read_only(self)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -9,12 +9,15 @@ import subprocess
 import sys
 import tomllib
 
+import numpy as np
 import pytest
 from plugged import EXAMPLE, install
-from small import PLAIN, environment, process
+from small import PLAIN, environment, process, read_rows
 
 from ratecli import plugins
 from ratecli.datasets import registry as sources
+from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.load import load_entry_table
 from ratecli.experiment import options
 from ratecli.experiment.catalogue import describe
 from ratecli.experiment.meta import used_plugins
@@ -233,6 +236,122 @@ def test_a_failing_preparation_is_reported_as_an_error_of_its_package(broken, fo
     assert answer.code == 2
     assert "of the package 'acme-broken 0.3' cannot be used: its preparation 'plain'" in answer.err
     assert "ZeroDivisionError" in answer.err
+
+
+VANDAL = r"""
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+import pandas as pd
+from ratecli.datasets.source import Source
+from ratecli.models.linear import Threshold
+from ratecli.solvers.base import Solution, Solver
+from ratecli.solvers.baselines.solvers import Unconstrained
+
+def entries(matrix):
+    return matrix if isinstance(matrix, np.ndarray) else matrix.data
+
+def arrays(problem):
+    rates = problem.rates
+    yield from map(entries, (problem.X, problem.validation.X, rates.sums, rates.members, rates.A))
+    yield from (problem.label, problem.layout.levels, rates.c, rates.totals)
+    yield from (*problem.slices.values(), *problem.known.values())
+    yield Unconstrained().solve(problem, np.random.default_rng(0), print).main.weights
+
+SOLUTIONS = {
+    "nothing": lambda model: None,
+    "nan": lambda model: Solution({"it": Threshold(model.weights + np.nan)}),
+    "empty": lambda model: Solution({}),
+    "status": lambda model: Solution({"it": model}, "../x"),
+    "multiplier": lambda model: Solution({"it": model}, multipliers={"parity": np.nan}),
+    "variant": lambda model: Solution({"../it": model}),
+    "reason": lambda model: Solution({}, "infeasible", None),
+    "raises": lambda model: entries("\udcff"),
+}
+
+@dataclass(frozen=True)
+class Vandal(Solver):
+    "Writes to all arrays that it gets."
+
+    returns: str = ""
+    role: ClassVar[str] = "ignores"
+
+    def solve(self, problem, rng, progress):
+        model = Threshold(np.zeros(problem.X.shape[1]))
+        if self.returns:
+            return SOLUTIONS[self.returns](model)
+        written = 0
+        for array in arrays(problem):
+            try:
+                array[:] = 0
+                written += 1
+            except ValueError:
+                pass
+        entries(problem.X)[:] = written
+        return Solution({"it": model})
+
+FRAME = pd.DataFrame({"age": np.arange(20.0), "sex": ["f", "m"] * 10})
+LABEL = np.arange(20) % 2.0
+
+def prepare(raw):
+    FRAME["age"] += 1
+    LABEL[:] = 1 - LABEL
+    return raw.table(FRAME, LABEL, features=("age",))
+
+TOWNS = Source("towns", "s", {"plain": "acme_vandal:prepare"}, 20, "l", ("sex",), "l", "n")
+"""
+VALIDATED = PLAIN.replace("rows: 200", "rows: 200, split: {test: .3, validation: .2}").replace(
+    "seeds: 2", "seeds: 1"
+)
+VALIDATED = VALIDATED.replace("[0.6, 0.9]", "[0.6]")
+
+
+@pytest.fixture
+def vandal(site):
+    entries = {"ratecli.solvers": {"vandal": "acme_vandal:Vandal"}}
+    entries["ratecli.datasets"] = {"towns": "acme_vandal:TOWNS"}
+    install(site, "acme-vandal", entries, {"acme_vandal": VANDAL})
+    _forget()
+
+
+@pytest.mark.usefixtures("vandal")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_algorithm_cannot_change_the_arrays_of_others(folder, cli, jobs):
+    (folder / "exp.yaml").write_text(VALIDATED.replace("  - uncon", "  - vandal\n  - uncon"))
+    answer = cli("run", "exp.yaml", "-q", "-j", jobs)
+    assert answer.code == 1
+    assert answer.err.count("the algorithm 'vandal' of the package 'acme-vandal 1.0' failed") == 1
+    assert answer.err.count("destination is read-only") == 1
+    (folder / "clean.yaml").write_text(VALIDATED)
+    assert cli("run", "clean.yaml", "-q", "-j", 1, "--output", "clean").code == 0
+    found = [read_rows(folder / place / "small" / "metrics.csv") for place in ("results", "clean")]
+    assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("vandal")
+def test_an_invalid_solution_is_an_error_trial_that_names_the_package(folder, cli):
+    what = ("nothing", "nan", "empty", "status", "multiplier", "variant", "reason", "raises")
+    listed = "".join(f"  - vandal: {{as: {each}, returns: {each}}}\n" for each in what)
+    text = VALIDATED.replace("  - uncon", f"{listed}  - uncon")
+    (folder / "exp.yaml").write_text(text)
+    assert cli("run", "exp.yaml", "-q", "-j", 1).code == 1
+    assert cli("report", "exp.yaml").code == 0
+    rows = {row["algorithm"]: row for row in read_rows(folder / "results/small/trials.csv")}
+    assert [rows[each]["status"] for each in what] == ["error"] * len(what)
+    assert all("'vandal' of the package 'acme-vandal 1.0'" in rows[e]["reason"] for e in what)
+    assert "returned NoneType, not a Solution" in rows["nothing"]["reason"]
+    assert (rows["unconstrained"]["status"], rows["majorize"]["status"]) == ("ok", "ok")
+
+
+@pytest.mark.usefixtures("vandal")
+def test_a_plugin_data_set_cannot_change_a_table_that_it_returned(folder):
+    entry = DatasetEntry.of({"source": "towns"})
+    first = load_entry_table(entry, folder)
+    before = first.frame.copy(), first.label.copy()
+    load_entry_table(entry, folder)
+    assert first.frame.equals(before[0])
+    np.testing.assert_array_equal(first.label, before[1])
+    assert not first.label.flags.writeable
 
 
 def test_listings_warn_of_errors_that_show_without_importing(broken, cli):

@@ -324,7 +324,7 @@ def test_an_algorithm_with_a_margin_of_its_own_gives_some_of_it_up(method):
 def test_a_piece_with_slack_is_tightened_from_its_value():
     by, plain, upper = np.zeros(2), np.array([-0.07, -0.03]), np.array([-0.03, 0.004])
     judged = JudgedRows(split_problem(0, Rules({})), np.zeros(0))
-    missed = _Attempt(0.004, 0.1, "p", "", plain, upper, Solution({}), by, judged)
+    missed = _Attempt(0.004, 0.1, "p", "", plain, upper, Solution({}, "infeasible"), by, judged)
     start, target = _next_step(missed, np.full(2, -np.inf), np.full(2, np.inf))
     assert start.tolist() == [0.0, 0.03]
     assert target == pytest.approx([0.0, 0.034 + MAX_SPARE_ROOM / 2])
