@@ -245,6 +245,7 @@ _CODES = (
     ("W501", "A number differs from what `expect` states.", "`summary.md` shows both."),
     ("W502", "A check omits seeds or has too few.", "Run the pinned seeds, or pin again."),
     ("W503", "A setting or the data changed since the results were pinned.", "Pin again."),
+    ("W504", "A ledger was damaged.", "Check the disk: the damaged trials were run again."),
 )
 CODES = {code: ErrorCode(code, means, help_text) for code, means, help_text in _CODES}
 

@@ -25,8 +25,9 @@ from ratecli.datasets.registry import find_source
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import check_document, check_file, prepare_data
 from ratecli.files import LEDGER_FILE, YAML_SUFFIXES
+from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import PlannedTrial
-from ratecli.ledger.store import LedgerStore, lock_results
+from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.models.base import Array
 from ratecli.models.policy import SoftmaxPolicy
@@ -36,7 +37,6 @@ from ratecli.report.tables import metrics_table, summary_table, trials_table
 from ratecli.report.write import check_report_folder, write_report
 from ratecli.runner.executors import Executor, parse_executor
 from ratecli.runner.run import run_experiment as run_trials
-from ratecli.runner.run import trial_display_name
 from ratecli.sampling.deployed import check_model_preserved
 
 DEFAULT_PATH = Path("experiment")
@@ -295,11 +295,13 @@ class Results:
         """
         with convert_errors(), LedgerStore(self.folder / LEDGER_FILE, readonly=True) as store:
             trial = _find_trial(store.plan(), algorithm, seed, point)
-            models, encoding = store.models(trial.key), store.encoding(trial.key)
-        name = trial_display_name(trial)
-        with convert_errors():
+            models = store.models(trial.key)
             if not models:
-                raise FaultError(Diagnostic("E404", f"the trial '{name}' has no model"))
+                message = f"the trial '{trial.name}' has no model"
+                raise FaultError(Diagnostic("E404", message))
+            encoding = store.result(trial.key).encoding
+        name = trial.name
+        with convert_errors():
             chosen = default_variant(models) if variant is None else variant
             if chosen not in models:
                 hint = did_you_mean(chosen, models, "variants")
@@ -354,6 +356,6 @@ def _find_trial(
     found = [trial for trial in fitting if trial.seed == first]
     if len(found) == 1:
         return found[0]
-    listed = "; ".join(trial_display_name(trial) for trial in (found or plan)[:8])
+    listed = "; ".join(trial.name for trial in (found or plan)[:8])
     message = f"{len(found) or 'no'} trials match"
     raise FaultError(Diagnostic("E104", message, f"specify algorithm, seed and values: {listed}"))

@@ -18,8 +18,8 @@ from ratecli.cli.console import (
 )
 from ratecli.cli.results import JOINED_REPORT
 from ratecli.errors import Diagnostic, FaultError
+from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import TrialResult
-from ratecli.ledger.store import lock_results
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.render import terminal_safe
 from ratecli.report.answer import answers

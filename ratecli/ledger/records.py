@@ -160,6 +160,12 @@ class PlannedTrial:
     seed: int
     metrics: Mapping[str, str]
 
+    @property
+    def name(self) -> str:
+        """The trial's name in messages, such as `majorize kappa=0.8 seed=1`."""
+        point = [f"{name}={value}" for name, value in self.point.items()]
+        return " ".join([self.label, *point, f"seed={self.seed}"])
+
 
 @dataclass(frozen=True)
 class MeasuredValue:

@@ -5,30 +5,33 @@ nobody writes, it is one file that can be copied, read from a read-only folder, 
 disk, and a commit takes about a millisecond. While a ledger is open for writing, the empty journal
 file is kept: creating and deleting it for each transaction takes half as long again. With
 `synchronous = FULL` a stored trial survives a power failure, not only `kill -9`.
+
+Each trial is stored with a checksum of all its contents, and so are the plan and its metadata
+together. They are compared when these are read: a damaged file raises an error instead of giving
+other numbers or names.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sqlite3
-import sys
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import is_dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, is_dataclass
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from pydantic import TypeAdapter
 
 from ratecli.errors import Diagnostic, FaultError, exception_line
-from ratecli.files import check_no_links, report_write_errors
+from ratecli.files import UNFINISHED_PREFIX, report_write_errors, temporary_path
 from ratecli.ledger.records import (
     CACHED_STATUSES,
     END_WARNINGS_KEY,
@@ -38,79 +41,7 @@ from ratecli.ledger.records import (
     TrialResult,
 )
 
-if sys.platform != "win32":
-    import fcntl
-
-LOCK_FILE = ".lock"
-REPORT_LOCK_FILE = ".report.lock"
-LOCK_TIMEOUT = 60.0
-"""Seconds to wait for another report in the same folder."""
-PAUSE = 0.05
-"""Seconds between attempts to get a lock."""
-
-
-def lock_results(folder: Path) -> AbstractContextManager[None]:
-    """Lock `folder` against other runs, creating it if missing; a killed process frees the lock.
-
-    Raises
-    ------
-    FaultError
-        E504 if another process holds the lock, E505 if the folder cannot be created or written, or
-        contains links that lead elsewhere.
-    """
-    return _lock(folder, LOCK_FILE, 0.0)
-
-
-def lock_report(folder: Path, *, timeout: float = LOCK_TIMEOUT) -> AbstractContextManager[None]:
-    """Lock the report in `folder`, after waiting for other writers.
-
-    A run takes this lock in addition to the folder's, because `ratecli report` may run meanwhile.
-    The ledger is read while holding the lock, so that the last report written covers all trials.
-
-    Raises
-    ------
-    FaultError
-        E504 if another process holds the lock for longer than `timeout` seconds, E505 as
-        `lock_results`.
-    """
-    return _lock(folder, REPORT_LOCK_FILE, timeout)
-
-
-@contextmanager
-def _lock(folder: Path, name: str, timeout: float) -> Iterator[None]:
-    """Lock a file in `folder`.
-
-    It is never deleted: otherwise, a third process could lock a new file while a second one has the
-    old file open.
-    """
-    check_no_links(folder, name)
-    with report_write_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / name).open("ab")
-    deadline = time.monotonic() + timeout
-    with file:
-        while not _try_lock(file):
-            if time.monotonic() >= deadline:
-                hint = "wait until it has ended, or choose another folder with --output"
-                message = f"another command is writing to {folder}"
-                raise FaultError(Diagnostic("E504", message, hint))
-            time.sleep(PAUSE)
-        yield
-
-
-def _try_lock(file: BinaryIO) -> bool:
-    """Try to lock the file; succeed if locks are unsupported (Windows, some network disks)."""
-    if sys.platform != "win32":
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            pass
-    return True
-
-
-LEDGER_VERSION = 1
+LEDGER_VERSION = 2
 """Stored as `user_version`; incremented when the tables below change incompatibly."""
 
 APPLICATION_ID = 0x72617465
@@ -125,7 +56,8 @@ CREATE TABLE plan (
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE trials (
     id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, status TEXT NOT NULL, reason TEXT NOT NULL,
-    seconds REAL NOT NULL, info TEXT NOT NULL, trace TEXT NOT NULL, multipliers TEXT NOT NULL);
+    seconds REAL NOT NULL, info TEXT NOT NULL, trace TEXT NOT NULL, multipliers TEXT NOT NULL,
+    sha256 TEXT NOT NULL);
 CREATE TABLE measures (
     id INTEGER PRIMARY KEY, variant TEXT NOT NULL, split TEXT NOT NULL, metric TEXT NOT NULL,
     UNIQUE (variant, split, metric));
@@ -135,7 +67,7 @@ CREATE TABLE numbers (
     PRIMARY KEY (trial, position)) WITHOUT ROWID;
 CREATE TABLE models (
     trial INTEGER NOT NULL REFERENCES trials ON DELETE CASCADE, variant TEXT NOT NULL,
-    data BLOB NOT NULL, PRIMARY KEY (trial, variant));
+    data BLOB NOT NULL, sha256 TEXT NOT NULL, PRIMARY KEY (trial, variant));
 CREATE VIEW metrics AS
     SELECT key, status, variant, split, metric, value FROM numbers
     JOIN trials ON trials.id = trial JOIN measures ON measures.id = measure;
@@ -147,6 +79,11 @@ CREATE TABLE encoded (
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {LEDGER_VERSION};
 """  # noqa: S608  no input
+
+SEAL = "sha256"
+"""Row of `meta` with the checksum of the plan and of all other rows of `meta`."""
+MAX_NAMED = 5
+"""Number of damaged trials that a message names."""
 
 
 class LedgerStore:
@@ -170,6 +107,8 @@ class LedgerStore:
             self._db = sqlite3.connect(
                 uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
             )
+        # damaged text must not prevent reading; the checksums reveal it
+        self._db.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
             with self._report_errors():
                 self._open(readonly)
@@ -199,17 +138,19 @@ class LedgerStore:
             )
             rows = ((name, json.dumps(value)) for name, value in meta.items())
             db.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+            db.execute("INSERT INTO meta VALUES (?, ?)", (SEAL, _seal(db)))
 
     def set_meta(self, name: str, value: Any) -> None:
         """Add or replace one entry of the plan's metadata."""
         with self._transaction("IMMEDIATE") as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, json.dumps(value)))
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (SEAL, _seal(db)))
 
     def known(self) -> dict[str, float]:
-        """Return key and seconds of the trials that need not run again."""
+        """Return key and seconds of the intact trials that need not run again."""
         with self._transaction() as db:
-            rows = db.execute("SELECT key, status, seconds FROM trials ORDER BY id").fetchall()
-        return {key: seconds for key, status, seconds in rows if status in CACHED_STATUSES}
+            found, _ = _read_trials(db)
+        return {key: each.seconds for key, each in found.items() if each.status in CACHED_STATUSES}
 
     def put(self, *results: TrialResult) -> None:
         """Store all trials or none. A cached result of a key is kept, a failed one is replaced."""
@@ -222,21 +163,56 @@ class LedgerStore:
                     _insert(db, result)
 
     def read(self) -> tuple[list[PlannedTrial], dict[str, TrialResult], dict[str, Any]]:
-        """Return `plan`, `results` and `meta` in one transaction, so that they are consistent."""
-        with self._transaction():
+        """Return `plan`, `results` and `meta` in one transaction, so that they are consistent.
+
+        Raises
+        ------
+        FaultError
+            E503 if any part of the file is damaged.
+        """
+        with self._transaction() as db:
+            self._check_file(db)
             return self.plan(), self.results(), self.meta()
+
+    def damaged(self) -> list[str]:
+        """Return the keys of damaged trials; raise E503 if another part of the file is damaged."""
+        with self._transaction() as db:
+            self._check_file(db)
+            self._check_seal(db)
+            found, damaged = _read_trials(db)
+            blobs = db.execute("SELECT sha256, data FROM models")
+            texts = db.execute("SELECT sha256, content FROM encodings")
+            if all(
+                sha256 == _sha256(content) for rows in (blobs, texts) for sha256, content in rows
+            ):
+                return damaged
+            complete = {each.key for each in self.intact()}
+            return [*damaged, *(key for key in found if key not in complete)]
+
+    def intact(self) -> Iterator[TrialResult]:
+        """Yield all trials that are not damaged, with models and encodings."""
+        with self._report_errors(), _ignore_damage():  # a transaction of such a file may not end
+            # of a damaged file, the index may lead nowhere
+            for row in self._db.execute("SELECT * FROM trials NOT INDEXED ORDER BY id"):
+                found = None
+                with _ignore_damage():
+                    found = _read_trial(self._db, row)
+                if found is not None:
+                    yield found
 
     def plan(self) -> list[PlannedTrial]:
         names = ("key", "label", "algorithm", "options", "point", "seed", "metrics")
         query = f"SELECT {', '.join(names)} FROM plan ORDER BY position"  # noqa: S608
         with self._transaction() as db:
+            self._check_seal(db)
             rows = [(*row[:3], *map(_parse_json, row[3:])) for row in db.execute(query)]
             return [_validate(PlannedTrial, dict(zip(names, row, strict=True))) for row in rows]
 
     def meta(self) -> dict[str, Any]:
         with self._transaction() as db:
+            self._check_seal(db)
             rows = db.execute("SELECT name, value FROM meta ORDER BY rowid").fetchall()
-            meta = {str(name): _parse_json(value) for name, value in rows}
+            meta = {str(name): _parse_json(value) for name, value in rows if name != SEAL}
             for name in meta.keys() & {"warnings", END_WARNINGS_KEY}:
                 _validate(list[str], meta[name])
             return meta
@@ -244,9 +220,10 @@ class LedgerStore:
     def results(self) -> dict[str, TrialResult]:
         """Return every stored trial by key, including failed ones, without models and encodings."""
         with self._transaction() as db:
-            trials = db.execute("SELECT * FROM trials ORDER BY id").fetchall()
-            values = _values(db)
-            return {row[1]: _parse_result(row, values) for row in trials}
+            found, damaged = _read_trials(db)
+            if damaged:
+                raise self._damage(self._named(damaged))
+            return found
 
     def result(self, key: str) -> TrialResult:
         """Return a trial with its models and their encoding; raise KeyError if it is not stored."""
@@ -254,29 +231,38 @@ class LedgerStore:
             row = db.execute("SELECT * FROM trials WHERE key = ?", (key,)).fetchone()
             if row is None:
                 raise KeyError(key)
-            values = _values(db, "WHERE trial = ?", row[0])
-            models, encoding = self.models(key), self.encoding(key)
-            return _parse_result(row, values, models=models, encoding=encoding)
+            found = _read_trial(db, row)
+            if found is None:
+                raise self._damage(self._named([key]))
+            return found
 
-    def models(self, key: str) -> dict[str, bytes]:
+    def models(self, key: str) -> Mapping[str, bytes]:
         """Return a trial's classifiers by variant, main one first; empty if it is not stored."""
-        query = (
-            "SELECT variant, data FROM models JOIN trials ON trials.id = trial"
-            " WHERE key = ? ORDER BY models.rowid"
-        )
-        with self._transaction() as db:
-            models: dict[str, bytes] = _validate(dict[str, bytes], dict(db.execute(query, (key,))))
-            return models
+        try:
+            return self.result(key).models
+        except KeyError:
+            return {}
 
-    def encoding(self, key: str) -> str:
-        """Return the encoding of one trial's features; empty if it is not stored."""
-        query = (
-            "SELECT content FROM encodings JOIN encoded ON encoding = encodings.id"
-            " JOIN trials ON trials.id = trial WHERE key = ?"
-        )
-        with self._transaction() as db:
-            row = db.execute(query, (key,)).fetchone()
-            return "" if row is None else str(row[0])
+    def _check_file(self, db: sqlite3.Connection) -> None:
+        (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise self._damage(found)
+
+    def _check_seal(self, db: sqlite3.Connection) -> None:
+        row = db.execute("SELECT value FROM meta WHERE name = ?", (SEAL,)).fetchone()
+        if row != (_seal(db),) and (row or db.execute("SELECT 1 FROM plan").fetchone()):
+            raise self._damage("its plan is not what was stored")
+
+    def _named(self, keys: Sequence[str]) -> str:
+        """Return the names of damaged trials, as far as they are planned."""
+        planned = {trial.key: trial.name for trial in self.plan()}
+        names = [planned.get(key, "a trial of another plan") for key in keys]
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        return f"what it has of {', '.join(names[:MAX_NAMED])}{more} is not what was stored"
+
+    def _damage(self, what: str) -> FaultError:
+        hint = "`ratecli run FILE` keeps what is intact; if that fails, start anew with --fresh"
+        return FaultError(Diagnostic("E503", f"the ledger '{self._path}' is damaged: {what}", hint))
 
     def _open(self, readonly: bool) -> None:
         self._db.execute("PRAGMA foreign_keys = ON")
@@ -326,9 +312,42 @@ class LedgerStore:
         except sqlite3.DatabaseError as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_NOTADB:
                 raise _not_a_ledger(self._path) from error
+            if _is_damage(error):
+                raise self._damage(str(error)) from error
             message = f"the ledger '{self._path}' cannot be used: {error}"
-            hint = "end other processes that use it, if there are any, and run again"
+            hint = "end other processes that use it and run again, or start anew with --fresh"
             raise FaultError(Diagnostic("E503", message, help=hint)) from error
+
+
+def recover_ledger(path: Path) -> list[str] | None:
+    """If the ledger at `path` is damaged, replace it by one of its intact trials, without a plan.
+
+    Return the keys of the damaged trials, as far as they can be read; None if nothing is damaged.
+
+    Raises
+    ------
+    FaultError
+        E502 if the file is no ledger, E503 if it cannot be read at all, E505 if it cannot be
+        replaced.
+    """
+    with LedgerStore(path, readonly=True) as store:
+        try:
+            damaged = store.damaged()
+            if not damaged:
+                return None
+        except FaultError:
+            damaged = []
+        temporary = temporary_path(path.parent, UNFINISHED_PREFIX)
+        with report_write_errors(path):
+            try:
+                with LedgerStore(temporary) as kept:
+                    for result in store.intact():
+                        kept.put(result)
+                store.close()  # deletes the journal, which must not be applied to the new file
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+    return damaged
 
 
 MAX_WAITING = 64
@@ -399,16 +418,21 @@ def result_documents(result: TrialResult) -> tuple[str, ...]:
 def check_storable(result: TrialResult) -> None:
     """Raise TypeError or ValueError unless a result can be stored and read again."""
     fields = result.key, result.status, result.reason, result.seconds, *result_documents(result)
-    found = _parse_result((0, *fields), {0: result.values})
+    found = _parse_result((0, *fields), [])
     found.reason.encode()
     for part in (found.info, found.trace):
         json.dumps(part, ensure_ascii=False).encode()  # reports cannot write lone surrogates
 
 
 def _insert(db: sqlite3.Connection, result: TrialResult) -> None:
+    head = result.key, result.status, result.reason, float(result.seconds)
+    fields = (*head, *result_documents(result))
+    values = [(*astuple(each)[:3], _stored_number(each.value)) for each in result.values]
+    sums = [(variant, _sha256(data)) for variant, data in result.models.items()]
+    encoding = _sha256(result.encoding) if result.encoding else ""
     trial = db.execute(
-        "INSERT INTO trials VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)",
-        (result.key, result.status, result.reason, result.seconds, *result_documents(result)),
+        "INSERT INTO trials VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*fields, _json_sha256(fields, values, sums, encoding)),
     ).lastrowid
     measures = [(value.variant, value.split, value.metric) for value in result.values]
     db.executemany("INSERT OR IGNORE INTO measures VALUES (NULL, ?, ?, ?)", measures)
@@ -417,14 +441,13 @@ def _insert(db: sqlite3.Connection, result: TrialResult) -> None:
         " WHERE variant = ? AND split = ? AND metric = ?",
         ((trial, i, float(value.value), *measures[i]) for i, value in enumerate(result.values)),
     )
-    models = ((trial, variant, data) for variant, data in result.models.items())
-    db.executemany("INSERT INTO models VALUES (?, ?, ?)", models)
-    if result.encoding:
-        sha256 = hashlib.sha256(result.encoding.encode()).hexdigest()
-        content = (sha256, result.encoding)
+    models = ((trial, variant, result.models[variant], sha256) for variant, sha256 in sums)
+    db.executemany("INSERT INTO models VALUES (?, ?, ?, ?)", models)
+    if encoding:
+        content = (encoding, result.encoding)
         db.execute("INSERT OR IGNORE INTO encodings VALUES (NULL, ?, ?)", content)
         db.execute(
-            "INSERT INTO encoded SELECT ?, id FROM encodings WHERE sha256 = ?", (trial, sha256)
+            "INSERT INTO encoded SELECT ?, id FROM encodings WHERE sha256 = ?", (trial, encoding)
         )
 
 
@@ -438,15 +461,53 @@ def _validate(kind: Any, value: Any) -> Any:
     return _adapter(kind).validate_python(value, strict=not is_dataclass(kind))
 
 
+def _read_trials(db: sqlite3.Connection) -> tuple[dict[str, TrialResult], list[str]]:
+    """Return intact trials by key, without models and encodings, and the keys of damaged ones.
+
+    Models and encodings are taken to have the stored checksums.
+    """
+    values = _values(db)
+    sums: dict[int, list[tuple[str, str]]] = {}
+    for trial, *model in db.execute("SELECT trial, variant, sha256 FROM models ORDER BY rowid"):
+        sums.setdefault(trial, []).append((model[0], model[1]))
+    query = "SELECT trial, sha256 FROM encoded JOIN encodings ON encoding = encodings.id"
+    encodings = dict(db.execute(query))
+    found, damaged = dict[str, TrialResult](), list[str]()
+    for row in db.execute("SELECT * FROM trials ORDER BY id"):
+        own = values.get(row[0], []), sums.get(row[0], []), encodings.get(row[0], "")
+        if row[-1] == _json_sha256(row[1:-1], *own):
+            found[row[1]] = _parse_result(row, own[0])
+        else:
+            damaged.append(str(row[1]))
+    return found, damaged
+
+
+def _read_trial(db: sqlite3.Connection, row: Sequence[Any]) -> TrialResult | None:
+    """Return the complete result in a row of `trials`, or None if it is damaged."""
+    values = _values(db, "WHERE trial = ?", row[0]).get(row[0], [])
+    query = "SELECT variant, data FROM models WHERE trial = ? ORDER BY rowid"
+    models = dict(db.execute(query, row[:1]))
+    query = "SELECT content FROM encodings JOIN encoded ON encoding = id WHERE trial = ?"
+    (encoding,) = db.execute(query, row[:1]).fetchone() or ("",)
+    sums = [(variant, _sha256(data)) for variant, data in models.items()]
+    content = row[1:-1], values, sums, _sha256(encoding) if encoding else ""
+    if row[-1] != _json_sha256(*content):
+        return None
+    return _parse_result(row, values, models=models, encoding=encoding)
+
+
 def _parse_result(
-    row: Sequence[Any], values: Mapping[int, tuple[MeasuredValue, ...]], **others: Any
+    row: Sequence[Any], values: Sequence[Sequence[Any]], **others: Any
 ) -> TrialResult:
-    """Return the result in a row of `trials`, given the values of each trial by its row ID."""
+    """Return the result in a row of `trials` with these rows of `_values`."""
     names = ("key", "status", "reason", "seconds", "info", "trace", "multipliers")
-    fields = dict(zip(names, (*row[1:5], *map(_parse_json, row[5:])), strict=True))
+    fields = dict(zip(names, (*row[1:5], *map(_parse_json, row[5:8])), strict=True))
     if fields["status"] not in CACHED_STATUSES | FAILED_STATUSES:
         raise ValueError(f"no trial ends as {fields['status']!r}")
-    fields["values"] = values.get(row[0], ())
+    fields["values"] = tuple(
+        MeasuredValue(variant, split, metric, math.nan if value is None else value)
+        for variant, split, metric, value in values
+    )
     result: TrialResult = _validate(TrialResult, fields | others)
     return result
 
@@ -457,21 +518,52 @@ def _parse_json(text: object) -> Any:
 
 def _values(
     db: sqlite3.Connection, where: str = "", *parameters: int
-) -> dict[int, tuple[MeasuredValue, ...]]:
-    """Return the values of each trial by its row ID, in the order in which they were stored."""
+) -> dict[int, list[tuple[Any, ...]]]:
+    """Return variant, split, metric and value of each trial's numbers by its row ID, in order."""
     names = {measure[0]: measure[1:] for measure in db.execute("SELECT * FROM measures")}
-    _validate(dict[int, tuple[str, str, str]], names)
     query = (
         f"SELECT trial, measure, value FROM numbers {where}"  # noqa: S608
         " ORDER BY trial, position"
     )
     return {
-        trial: tuple(_parse_value(names.get(measure), value) for _, measure, value in rows)
+        trial: [(*names.get(measure, ("", "", "")), value) for _, measure, value in rows]
         for trial, rows in groupby(db.execute(query, parameters), key=itemgetter(0))
     }
 
 
-def _parse_value(measure: tuple[str, str, str] | None, value: object) -> MeasuredValue:
-    if measure is None or not isinstance(value, float | int | None):
-        raise ValueError(f"{str(value)[:40]!r} is stored instead of a number, or without a metric")
-    return MeasuredValue(*measure, float("nan") if value is None else float(value))
+def _stored_number(value: float) -> float | None:
+    """Return a number as SQLite stores it: NaN becomes NULL."""
+    return None if math.isnan(value) else float(value)
+
+
+def _seal(db: sqlite3.Connection) -> str:
+    """Return the checksum of the plan and its metadata."""
+    plan = db.execute("SELECT * FROM plan ORDER BY position").fetchall()
+    query = "SELECT name, value FROM meta WHERE name != ? ORDER BY name"
+    return _json_sha256(plan, db.execute(query, (SEAL,)).fetchall())
+
+
+def _json_sha256(*content: Any) -> str:
+    """Return the checksum of values as SQLite returns them."""
+    return _sha256(json.dumps(content, default=repr))
+
+
+def _sha256(content: object) -> str:
+    """Return the checksum of bytes or text; of anything else, which is damaged, of its text."""
+    return hashlib.sha256(
+        content if isinstance(content, bytes) else str(content).encode()
+    ).hexdigest()
+
+
+@contextmanager
+def _ignore_damage() -> Iterator[None]:
+    """End the block if SQLite finds that the file is damaged."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if not _is_damage(error):
+            raise
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT

@@ -27,8 +27,9 @@ from ratecli.files import (
     unique_file_name,
     write_failed_error,
 )
+from ratecli.ledger.locks import REPORT_LOCK_FILE, lock_report
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, PlannedTrial
-from ratecli.ledger.store import REPORT_LOCK_FILE, LedgerStore, lock_report
+from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.answer_text import answer_sentences, incomplete_notes
 from ratecli.report.certificates import collect_certificates
@@ -221,7 +222,7 @@ def _trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dic
             for variant, numbers in ledger.numbers(trial).items()
         }
         labels = dict.fromkeys(map(_label, trial_datasets(ledger, trial).values()))
-        predicts, encoding = "; ".join(filter(None, labels)), store.encoding(trial.key)
+        predicts, encoding = "; ".join(filter(None, labels)), store.result(trial.key).encoding
         files |= encoder_json(
             trial, encoding, names, models, violations=violations, predicts=predicts
         )

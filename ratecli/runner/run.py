@@ -29,10 +29,9 @@ from ratecli.ledger.records import (
     END_WARNINGS_KEY,
     FAILED_STATUSES,
     UNSOLVED_STATUSES,
-    PlannedTrial,
     TrialResult,
 )
-from ratecli.ledger.store import LedgerStore, LedgerWriter
+from ratecli.ledger.store import LedgerStore, LedgerWriter, recover_ledger
 from ratecli.render import terminal_safe
 from ratecli.runner.executors import Executor, Hooks
 from ratecli.runner.trial import run_trial
@@ -154,12 +153,6 @@ def count_stored_trials(prepared: PreparedExperiment, folder: Path) -> int:
     return sum(task.key in known for task in prepared.plan.tasks)
 
 
-def trial_display_name(planned: PlannedTrial) -> str:
-    """Return a trial's name in messages, such as `majorize kappa=0.8 seed=1`."""
-    point = [f"{name}={value}" for name, value in planned.point.items()]
-    return " ".join([planned.label, *point, f"seed={planned.seed}"])
-
-
 class ExperimentRun:
     """An experiment that is being run, with its ledger open.
 
@@ -183,6 +176,8 @@ class ExperimentRun:
                 # left by a killed run
                 ledger.with_name(f"{LEDGER_FILE}-journal").unlink(missing_ok=True)
         self._write_record(None)
+        exists = ledger.is_file() and ledger.stat().st_size > 0
+        self._damaged = recover_ledger(ledger) if exists else None
         self._store = LedgerStore(ledger)
         try:
             self._store.begin(prepared.plan.planned, report_metadata(prepared))
@@ -193,9 +188,7 @@ class ExperimentRun:
         self._writer = LedgerWriter(self._store)
         self.tasks = {task.key: task for task in prepared.plan.tasks}
         self.names = {
-            each.key: trial_display_name(each)
-            for each in prepared.plan.planned
-            if each.key in self.tasks
+            each.key: each.name for each in prepared.plan.planned if each.key in self.tasks
         }
         self.todo = [task for task in prepared.plan.tasks if task.key not in self.seconds]
         self.left = {task.key for task in self.todo}
@@ -218,7 +211,7 @@ class ExperimentRun:
         """Complete the record and close the ledger, after all trials have ended."""
         self._writer.flush()
         results = self._store.results()
-        warnings = _end_warnings(self.request.prepared, results)
+        warnings = (*self._damage(), *_end_warnings(self.request.prepared, results))
         texts = [f"{fault.code}: {fault.message}" for fault in warnings]
         self._store.set_meta(END_WARNINGS_KEY, texts)
         self.close()
@@ -233,6 +226,15 @@ class ExperimentRun:
             tuple(each for each in ended if each[1].status == "not_met"),
             warnings,
         )
+
+    def _damage(self) -> Iterator[Diagnostic]:
+        """Yield a warning if the ledger was damaged when the run began."""
+        if self._damaged is None:
+            return
+        again = [self.names[key] for key in self._damaged if key in self.names]
+        which = f": {', '.join(again)}" if again else ""
+        message = f"the stored results were damaged, and what was not intact was run again{which}"
+        yield Diagnostic("W504", message, "check the disk")
 
     def _write_record(self, ended: datetime | None) -> None:
         prepared, folder = self.request.prepared, self.request.folder

@@ -16,8 +16,9 @@ from ratecli.cli.batch import Batch
 from ratecli.datasets.sources import loans
 from ratecli.experiment.prepare import prepare
 from ratecli.files import LEDGER_FILE
+from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import TrialResult
-from ratecli.ledger.store import LedgerStore, lock_results
+from ratecli.ledger.store import LedgerStore
 from ratecli.runner import dask_pool, workers
 from ratecli.runner.executors import SerialExecutor
 from ratecli.runner.run import RunRequest, run_experiments
@@ -212,10 +213,10 @@ def test_an_unreadable_ledger_stops_its_own_experiment_only(folder):
     found = requests(folder, PLAIN, PLAIN.replace("name: small", "name: same"))
     run_all(found[:1])
     with closing(sqlite3.connect(found[0].folder / LEDGER_FILE)) as db, db:
-        db.execute("UPDATE models SET data = 'no bytes'")
+        db.execute("PRAGMA user_version = 7")
     executor = Counting()
     ended, failed = run_all(found, executor)
-    assert (list(ended), failed) == (["same"], [("small", "E503")])
+    assert (list(ended), failed) == (["same"], [("small", "E502")])
     assert len(executor.keys) == TRIALS
 
 

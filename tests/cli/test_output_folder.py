@@ -8,7 +8,7 @@ from small import SMALL
 from ratecli.cli.results import JOINED_REPORT, REFERENCE
 from ratecli.config.experiment import RESERVED_RESULT_FILES
 from ratecli.files import LEDGER_FILE
-from ratecli.ledger.store import LOCK_FILE, REPORT_LOCK_FILE
+from ratecli.ledger.locks import LOCK_FILE, REPORT_LOCK_FILE
 from ratecli.report.write import REPORT_FILES, REPORT_FOLDERS, check_report_folder
 
 

@@ -1,12 +1,16 @@
 """Which changes of a file give its trials other keys, so that they run again."""
 
 import re
+import sqlite3
+from contextlib import closing
 
 import pytest
 import yaml
 from small import PLAIN, TRIALS
 
+from ratecli.api.runs import load_results
 from ratecli.experiment.prepare import prepare
+from ratecli.files import LEDGER_FILE
 from ratecli.sampling import rows as world
 
 PEOPLE = "sex,x,y\n" + "".join(
@@ -97,3 +101,29 @@ def test_a_renamed_metric_keeps_its_numbers(folder, cli):
         written.append((folder / "results/small/metrics.csv").read_text())
     assert "nothing to run" in answer.out
     assert sorted(written[1].splitlines()) == sorted(RATIO.sub("quotient", written[0]).splitlines())
+
+
+def test_every_command_refuses_a_damaged_trial_and_run_repeats_it_alone(folder, cli):
+    text = PLAIN.replace("[0.6, 0.9]", "[0.6]").replace("seeds: 2", "seeds: [3]")
+    (folder / "exp.yaml").write_text(text)
+    assert cli("run", "exp.yaml", "-q", "-j", 1).code == 0
+    results = folder / "results" / "small"
+    before, ledger = (results / "metrics.csv").read_bytes(), results / LEDGER_FILE
+    with closing(sqlite3.connect(ledger)) as db:
+        db.execute("UPDATE numbers SET value = 0 WHERE trial = 2 AND position = 0")
+        db.commit()
+    models = next((results / "models").glob("majorize*"))
+    for command in (("report", "exp.yaml"), ("check", "exp.yaml"), ("pin", "exp.yaml")):
+        answer = cli(*command)
+        assert answer.code != 0
+        assert "is damaged: what it has of majorize kappa=0.6 seed=3 is not" in answer.err
+    answer = cli("export", models, "--format", "card")
+    assert (answer.code, "is damaged" in answer.err) == (2, True), answer
+    with pytest.raises(ValueError, match="is damaged: what it has of majorize"):
+        load_results(results)
+    again = cli("run", "exp.yaml", "-j", 1)
+    assert again.code == 0
+    assert "warning[W504]" in again.err
+    assert "small: 2 trials: 2 ok (1 run now)\n" in again.out
+    assert (results / "metrics.csv").read_bytes() == before
+    assert "W504" not in cli("run", "exp.yaml").err

@@ -14,8 +14,8 @@ from small import PLAIN, TRIALS, command, stored
 
 from ratecli.errors import FaultError
 from ratecli.files import LEDGER_FILE
-from ratecli.ledger import store as lock
-from ratecli.ledger.store import lock_report
+from ratecli.ledger import locks as lock
+from ratecli.ledger.locks import lock_report
 from ratecli.report.write import write_report
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")

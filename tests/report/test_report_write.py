@@ -13,8 +13,9 @@ import pytest
 from synthetic_ledger import METRICS, certificate, leaf, store
 
 from ratecli.errors import FaultError
+from ratecli.ledger.locks import REPORT_LOCK_FILE
 from ratecli.ledger.records import PlannedTrial, TrialResult
-from ratecli.ledger.store import REPORT_LOCK_FILE, LedgerStore
+from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.report.write import MAX_FOLDER_NAME, trial_folders, write_models, write_report
 
