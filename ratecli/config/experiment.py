@@ -281,6 +281,15 @@ class Experiment(Spec):
         (entry,) = (each for each in self.algorithms if each.label == label)
         return ("holds",) if entry.holds is None else self.entry_loc(label, "holds")
 
+    def swept_numbers(self) -> dict[str, tuple[float, float]]:
+        """Return the smallest and the largest number of each swept name that has numbers."""
+        found: dict[str, list[float]] = {}
+        for _, sweep in self.sweeps():
+            for name in sweep.names:
+                values = (value for _, value in sweep.value_locs(name))
+                found.setdefault(name, []).extend(v for v in values if isinstance(v, int | float))
+        return {name: (min(values), max(values)) for name, values in found.items() if values}
+
     def pool(self, point: SweepPoint) -> tuple[str, ...]:
         """Return the data sets whose rows are pooled at a sweep point, in alphabetical order."""
         one = point.get(DATASET_AXIS)

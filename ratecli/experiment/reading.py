@@ -209,7 +209,7 @@ class ExperimentReader:
     def _warn_of_direction(self) -> Iterator[Diagnostic]:
         """Yield a W307 if larger values of the objective are better, as it is minimized."""
         tree = self.rules.values.get(OBJECTIVE_LOC)
-        if tree is not None and direction(tree) is Direction.HIGH:
+        if tree is not None and direction(tree, self.experiment.swept_numbers()) is Direction.HIGH:
             text = _one_line(self.experiment.objective)
             message = f"the objective is minimized, but higher values of '{text}' are better"
             yield Diagnostic("W307", message, f"write -({text})", loc=OBJECTIVE_LOC)

@@ -15,14 +15,27 @@ also determines whether high or low values of a metric are better (`direction`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache, reduce
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ratecli.errors import FaultError
 from ratecli.plugins import PLUGIN_NAME_PATTERN, Plugin, find_plugin, plugins_by_name
 from ratecli.rates import syntax
-from ratecli.rates.functions import FUNCTIONS, POSITIVE, Function
+from ratecli.rates.functions import (
+    FUNCTIONS,
+    POSITIVE,
+    POWER,
+    PRODUCT,
+    QUOTIENT,
+    REAL_LINE,
+    SUM,
+    Function,
+    Interval,
+    sign,
+)
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.syntax import NameNode, NumberLiteral, Operation, SyntaxNode
 from ratecli.rates.table import (
@@ -60,7 +73,7 @@ class Direction(StrEnum):
         return self if self is other else Direction.EITHER
 
 
-_LOW = "error fnr fpr false_positives false_negatives losses mse log_loss abs kl max_gap"
+_LOW = "error fnr fpr false_positives false_negatives losses mse log_loss max_gap"
 _HIGH = "accuracy tpr tnr true_positives true_negatives wins min_ratio"
 DIRECTIONS = {
     **dict.fromkeys(RATES, Direction.EITHER),
@@ -74,46 +87,86 @@ DIRECTIONS = {
     "value_logged": Direction.FIXED,
     "base_rate": Direction.FIXED,
 }
-"""Directions of built-in metrics, and of functions that do not increase in their arguments."""
+"""Directions of built-in metrics and templates."""
 
 
-def direction(node: SyntaxNode) -> Direction:
-    """Return the direction of a parsed metric; sweep names count as positive numbers."""
+_RANGES: Mapping[str, Interval] = {
+    **{name: rate.range for name, rate in RATES.items()},
+    **dict.fromkeys((*COMPOSITES, *RANKINGS, *MEASURES, "disclosivity"), (0.0, 1.0)),
+    "win_loss_ratio": POSITIVE,
+    "imbalance": POSITIVE,
+    **dict.fromkeys(("value_self_normalized", "return_weighted"), REAL_LINE),
+}
+"""Ranges of built-in metrics."""
+_OPERATORS = {"+": SUM, "-": SUM, "*": PRODUCT, "/": QUOTIENT, "**": POWER}
+
+
+class _Trend(NamedTuple):
+    """The direction of an expression, and a range that contains its values."""
+
+    direction: Direction
+    range: Interval
+
+    def negated(self) -> _Trend:
+        low, high = self.range
+        return _Trend(self.direction.turned(), (-high, -low))
+
+
+def direction(
+    node: SyntaxNode, numbers: Mapping[str, Interval] = MappingProxyType({})
+) -> Direction:
+    """Return the direction of a parsed metric.
+
+    `numbers` are the ranges of sweep names; others count as positive numbers.
+    """
+    return _trend(node, numbers).direction
+
+
+def _trend(node: SyntaxNode, numbers: Mapping[str, Interval]) -> _Trend:
     if isinstance(node, NumberLiteral):
-        return Direction.FIXED
+        return _Trend(Direction.FIXED, (node.value, node.value))
     if isinstance(node, NameNode):
-        return _metric_direction(node)
-    first, *others = map(direction, node.operands)
-    if not others:
-        return first.turned()
-    if node.op == "**":
-        return first
-    found = first.and_(others[0].turned() if node.op in {"-", "/"} else others[0])
-    negative = node.op == "*" and any(map(_is_negative, node.operands))
-    return found.turned() if negative else found
+        return _trend_of_name(node, numbers)
+    parts = [_trend(each, numbers) for each in node.operands]
+    if node.op == "-":
+        parts[-1] = parts[-1].negated()
+    return parts[0] if len(parts) == 1 else _applied(_OPERATORS[node.op], parts)
 
 
-def _is_negative(node: SyntaxNode) -> bool:
-    match node:
-        case Operation(operands=(NumberLiteral(),)):
-            return True
-        case _:
-            return False
-
-
-def _metric_direction(node: NameNode) -> Direction:
+def _trend_of_name(node: NameNode, numbers: Mapping[str, Interval]) -> _Trend:
     name = canonical_name(node.name)
-    if name in DIRECTIONS:
-        return DIRECTIONS[name]
-    if name == "mean" or (name in FUNCTIONS and _increases(FUNCTIONS[name])):
-        return reduce(Direction.and_, map(direction, node.arguments or ()), Direction.FIXED)
-    is_sweep_name = node.arguments is None and name not in plugins_by_name("metric")
-    return Direction.FIXED if name == OF or is_sweep_name else Direction.EITHER
+    if name in _RANGES:
+        return _Trend(DIRECTIONS[name], _RANGES[name])
+    parts = [_trend(each, numbers) for each in node.arguments or ()]
+    if name in FUNCTIONS and parts:
+        return _applied(FUNCTIONS[name], parts)
+    if name == OF and parts:
+        return _Trend(Direction.FIXED, parts[-1].range)
+    if name == "mean" and parts:
+        return parts[0]
+    if name in TEMPLATES:
+        return _Trend(DIRECTIONS[name], POSITIVE)
+    if node.arguments is None and name not in plugins_by_name("metric"):
+        return _Trend(Direction.FIXED, numbers.get(name, POSITIVE))
+    return _Trend(Direction.EITHER, REAL_LINE)
 
 
-def _increases(function: Function) -> bool:
-    """Whether a function increases in nonnegative arguments such as rates."""
-    return set(function.directions([POSITIVE] * (function.arity or 2))) == {1}
+def _applied(function: Function, parts: Sequence[_Trend]) -> _Trend:
+    """Return the trend of a function; low values of a distance from 0 or of `kl` are better."""
+    ranges = [each.range for each in parts]
+    signs = function.directions(ranges)
+    if function is POWER and ranges[0][0] >= 0:  # whatever exponent of that sign
+        signs = sign(ranges[1]), 0
+    moved = [
+        (each.direction, up)
+        for each, up in zip(parts, signs, strict=True)
+        if each.direction is not Direction.FIXED
+    ]
+    even = function is POWER and ranges[1][0] == ranges[1][1] > 0 == ranges[1][0] % 2
+    found = [(one if up > 0 else one.turned()) if up else Direction.EITHER for one, up in moved]
+    if (even or function.name in {"abs", "rms", "kl"}) and not all(up for _, up in moved):
+        found = [Direction.LOW]
+    return _Trend(reduce(Direction.and_, found, Direction.FIXED), function(*ranges))
 
 
 LOG_MASKS = frozenset({"logged", "taken", "not_taken"})

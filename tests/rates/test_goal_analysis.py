@@ -350,21 +350,27 @@ ROWS = 24
 
 
 def of(text: str) -> Direction:
-    return direction(parse_expression(text))
+    return direction(parse_expression(text), {"sign": (-1, 1), "loss": (-2, -1)})
 
 
 DIRECTIONS = {
     "low": (
         "error[women]@validation; kappa * error; error / of(unconstrained, error); "
         "abs(tpr[women] - tpr[men]); max_gap(positive_rate, by=sex); "
-        "kl(base_rate, positive_rate[women]); imbalance(by=sex); sqrt(error) ** 2; mse"
+        "kl(base_rate, positive_rate[women]); imbalance(by=sex); sqrt(error) ** 2; mse; "
+        "tpr * loss; tpr / -2; tpr ** -1; 1 / tpr; -tpr; error ** 0.5 / 2; abs(error); abs(tpr - 1); "
+        "(tpr - 1) ** 2; (tpr[women] - tpr[men]) ** 2; tpr * -k; tpr ** -k; power(tpr, -1); "
+        "error * of(unconstrained, error); max(1 / tpr, error); -(-error); 1 - 2 * tpr"
     ),
-    "high": "recall[d2]; 1 - error; -2 * error; min_ratio(positive_rate, by=sex); f_score(2); auc",
+    "high": "recall[d2]; 1 - error; -2 * error; min_ratio(positive_rate, by=sex); f_score(2); auc; "
+    "error / -2; error ** -2; 1 / error; -error; 2 - error; abs(tpr); (-tpr) * (-tnr); -tpr * -2; "
+    "1 / (1 / tpr); (tpr ** 2) ** 3; (tpr ** -1) ** -1; (fnr - 1) ** 2; -(1 / tpr); tpr / 2 ** -1; "
+    "exp(-error); log(tpr); 1 / (1 - tpr); f1 * recall",
     "either": (
         "error + accuracy; positive_rate[women] / positive_rate[men]; tpr[women] - tpr[men]; "
-        "mean_error; churn"
+        "mean_error; churn; (tpr - fpr) * tnr; tpr ** sign; sign * tpr; tpr / tpr; 1 / (tpr - 0.5)"
     ),
-    "fixed": "3",
+    "fixed": "3; -k ** 2; of(unconstrained, error) * 2",
 }
 
 

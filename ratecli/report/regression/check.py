@@ -249,7 +249,11 @@ def seed_notes(was: set[int], now: set[int], found: Iterable[Finding]) -> list[D
 
 def metric_directions(experiment: Experiment) -> Mapping[str, Direction]:
     """Return the direction in which each metric improves."""
-    found = {name: direction(parse_expression(rule)) for name, rule in experiment.metrics.items()}
+    numbers = experiment.swept_numbers()
+    found = {
+        name: direction(parse_expression(rule), numbers)
+        for name, rule in experiment.metrics.items()
+    }
     low = dict.fromkeys((OBJECTIVE, *FILTER_METRICS_TO_MINIMIZE), Direction.LOW)
     return found | low | dict.fromkeys((SOLUTION_RATE, LEAST_SHARE_METRIC), Direction.HIGH)
 
