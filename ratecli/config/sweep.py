@@ -222,7 +222,7 @@ def _with_included(sweep: Sweep, kept: Sequence[SweepPoint]) -> list[SweepPoint]
 def has_values(point: Mapping[str, SweepValue], pairs: Mapping[str, SweepValue]) -> bool:
     """Return whether a point has all these values."""
     return all(
-        name in point and _value_identity(point[name]) == _value_identity(value)
+        name in point and value_identity(point[name]) == value_identity(value)
         for name, value in pairs.items()
     )
 
@@ -236,7 +236,7 @@ def has_one_of_values(
     )
 
 
-def _value_identity(value: SweepValue) -> tuple[bool, SweepValue]:
+def value_identity(value: SweepValue) -> tuple[bool, SweepValue]:
     """Return a key that distinguishes true from 1, but not 1 from 1.0."""
     return isinstance(value, bool), value
 
@@ -244,6 +244,6 @@ def _value_identity(value: SweepValue) -> tuple[bool, SweepValue]:
 def _unique_points(points: Iterable[SweepPoint]) -> list[SweepPoint]:
     found: dict[object, SweepPoint] = {}
     for point in points:
-        identity = tuple((name, _value_identity(value)) for name, value in sorted(point.items()))
+        identity = tuple((name, value_identity(value)) for name, value in sorted(point.items()))
         found.setdefault(identity, point)
     return list(found.values())

@@ -6,10 +6,12 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from ratecli.config.sweep import has_values, value_identity
 from ratecli.experiment.options import solver_class
 from ratecli.ledger.records import (
     FAILED_STATUSES,
@@ -18,6 +20,9 @@ from ratecli.ledger.records import (
     is_no_better,
 )
 from ratecli.ledger.view import Ledger
+from ratecli.rates.functions import Interval
+from ratecli.rates.metrics import Direction, expression_names, limit_direction
+from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.report.certificates import confidence_of_tests, is_tested
 from ratecli.report.groups import (
     NO_ESTIMATE,
@@ -25,13 +30,9 @@ from ratecli.report.groups import (
     SeedGroup,
     count_satisfied,
     estimate_mean,
-    group_by,
     seed_groups,
 )
-from ratecli.report.sheet import (
-    format_point,
-    format_scalar,
-)
+from ratecli.report.sheet import format_point
 from ratecli.solvers.margin import DEFAULT_LEVEL
 from ratecli.solvers.registry import all_algorithms
 
@@ -42,8 +43,8 @@ MIN_STATED_SHARE = 0.5
 """Minimum estimated share of trials in which the constraints of a setting with a stated probability
 hold.
 """
-LIMIT = re.compile(r".*(?P<sign>[<>]=)\s*(?P<name>\w+)\s*", re.DOTALL)
-"""A constraint whose limit is a single name, such as `recall >= r`."""
+Task = Mapping[str, Any]
+"""The values of the names that define a task."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,11 @@ class Candidate:
     at: str = ""
 
     @classmethod
-    def of(cls, ledger: Ledger, group: SeedGroup, split: str) -> Candidate:
-        objective, constraints = group.estimate(split, OBJECTIVE), list(ledger.constraints)
+    def of(
+        cls, ledger: Ledger, group: SeedGroup, split: str, constraints: Sequence[str]
+    ) -> Candidate:
+        """Return a group as a candidate of a task that has these constraints."""
+        objective = group.estimate(split, OBJECTIVE)
         tests = confidence_of_tests(ledger, group)
         found = [group.violation_sample(split, name, tests.get(name)) for name in constraints]
         samples = [each for each in found if each is not None]
@@ -179,7 +183,7 @@ class Answer:
     one did not.
     """
 
-    task: Mapping[str, Any]
+    task: Task
     best: Candidate
     rivals: Sequence[Candidate]
     only_constant: bool
@@ -213,42 +217,54 @@ def answers(ledger: Ledger) -> list[Answer]:
 
 
 def _answers(ledger: Ledger) -> list[Answer]:
-    split, names = answer_split(ledger), _task_names(ledger)
+    split, tasks = answer_split(ledger), _planned_tasks(ledger)
     means = (
         (each, each.estimate(split, OBJECTIVE).mean) for each in seed_groups(ledger.algorithms)
     )
-    candidates = (
-        Candidate.of(ledger, each, split)
-        for each, mean in means
-        if mean is not None and not math.isnan(mean)
-    )
-    tasks = group_by(candidates, lambda each: _task_key(names, each.group.point))
-    signs, found = _limit_signs(ledger, names), list[Answer]()
-    for key, task in _planned_tasks(ledger, names).items():
-        own = tasks.get(key, [])
-        stricter = _from_stricter_tasks(signs, task, tasks.values())
-        if own or stricter:
-            found.append(_answer(ledger, split, task, own, stricter))
+    groups = [each for each, mean in means if mean is not None and not math.isnan(mean)]
+    own = [
+        [
+            Candidate.of(ledger, each, split, _constraints_at(ledger, task))
+            for each in groups
+            if _is_at(each.point, task)
+        ]
+        for task in tasks
+    ]
+    directions, found = _limit_directions(ledger), list[Answer]()
+    for task, candidates in zip(tasks, own, strict=True):
+        stricter = _from_stricter_tasks(directions, task, zip(tasks, own, strict=True))
+        if candidates or stricter:
+            found.append(_answer(ledger, split, task, candidates, stricter))
     return found
 
 
-def _limit_signs(ledger: Ledger, names: Sequence[str]) -> dict[str, str]:
-    """Return the names that are only limits of constraints, each with the sign before it.
+def _limit_directions(ledger: Ledger) -> dict[str, Direction]:
+    """Return which values of a swept name make all constraints stricter.
 
-    Such a name stands alone behind the <= or >= of a constraint, and nowhere else.
+    Only names that have numbers, and that the objective does not use, are included.
     """
-    signs = dict[str, str]()
-    for rule in (str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()):
-        found, words = LIMIT.fullmatch(rule), re.findall(r"\w+", rule)
-        for name in set(names).intersection(words):
-            alone = found is not None and found["name"] == name and words.count(name) == 1
-            sign = found["sign"] if found is not None and alone else ""
-            signs[name] = sign if signs.get(name, sign) == sign else ""
-    return {name: sign for name, sign in signs.items() if sign}
+    objective = parse_expression(str(ledger.experiment.get(OBJECTIVE, "0")))
+    numbers = dict[str, Interval]()
+    for name in set(_task_names(ledger)) - expression_names(objective):
+        values = (trial.point.get(name) for trial in ledger.algorithms.plan)
+        known = [each for each in values if isinstance(each, int | float)]
+        if known:
+            numbers[name] = min(known), max(known)
+    rules = [parse_constraint(text) for text in ledger.constraints.values() if numbers]
+    return {
+        name: reduce(
+            Direction.and_,
+            (limit_direction(each, name, numbers) for each in rules),
+            Direction.FIXED,
+        )
+        for name in numbers
+    }
 
 
 def _from_stricter_tasks(
-    signs: Mapping[str, str], task: Mapping[str, Any], tasks: Iterable[Sequence[Candidate]]
+    directions: Mapping[str, Direction],
+    task: Task,
+    tasks: Iterable[tuple[Task, Sequence[Candidate]]],
 ) -> list[Candidate]:
     """Return the candidates of tasks with stricter limits that satisfy them.
 
@@ -256,18 +272,21 @@ def _from_stricter_tasks(
     """
 
     def is_stricter(name: str, limit: Any) -> bool:
-        pair = limit, task[name]
-        if name not in signs or not all(isinstance(each, int | float) for each in pair):
+        if not all(isinstance(each, int | float) for each in (limit, task[name])):
             return False
-        return bool(limit > task[name] if signs[name] == ">=" else limit < task[name])
+        stricter = Direction.HIGH if limit > task[name] else Direction.LOW
+        return directions.get(name) is stricter
 
     found = []
-    for others in tasks:
-        point = others[0].group.point
-        changed = {name: point.get(name) for name in task if point.get(name) != task[name]}
+    for other, candidates in tasks:
+        changed = {name: value for name, value in other.items() if value != task[name]}
         if changed and all(is_stricter(*each) for each in changed.items()):
             at = format_point(changed)
-            found += [replace(each, at=at) for each in others if each.is_kept]
+            found += [
+                replace(each, at=at)
+                for each in candidates
+                if each.is_kept and changed.keys() <= each.group.point.keys()
+            ]
     return found
 
 
@@ -278,32 +297,52 @@ def _task_names(ledger: Ledger) -> list[str]:
     return [name for name in ledger.algorithms.sweep if name in words]
 
 
-def _task_key(names: Sequence[str], point: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the values of a task as displayed: 1 and 1.0 define the same task."""
-    return tuple(format_scalar(point.get(name)) for name in names)
+def _planned_tasks(ledger: Ledger) -> list[Task]:
+    """Return the values that define each task; None for a name that has no value there.
 
-
-def _planned_tasks(ledger: Ledger, names: Sequence[str]) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Return the values that define each task, by its key."""
-    points = [trial.point for trial in ledger.algorithms.plan]
-    return {_task_key(names, point): {name: point.get(name) for name in names} for point in points}
-
-
-def unsolved_tasks(ledger: Ledger) -> list[tuple[Mapping[str, Any], str]]:
-    """Return the tasks for which no trial returned a model, and why one did not."""
-    names, solved = _task_names(ledger), answers(ledger)
-    known = {_task_key(names, answer.task) for answer in solved}
-    tasks = _planned_tasks(ledger, names)
-    left = [
-        (task, unsolved_reason(ledger, task)) for key, task in tasks.items() if key not in known
+    1 and 1.0 define the same task. Trials without a value of a name that others sweep belong to the
+    tasks of these.
+    """
+    names, found = _task_names(ledger), dict[frozenset[Any], Task]()
+    for trial in ledger.algorithms.plan:
+        own = {name: trial.point[name] for name in names if name in trial.point}
+        key = frozenset((name, value_identity(value)) for name, value in own.items())
+        found.setdefault(key, {name: own.get(name) for name in names})
+    most = max(map(len, found), default=0)
+    return [
+        task
+        for key, task in found.items()
+        if len(key) == most or not any(key < other for other in found)
     ]
+
+
+def _is_at(point: Mapping[str, Any], task: Task) -> bool:
+    """Whether a sweep point has the values of a task, or no value of its names."""
+    return has_values(task, {name: point[name] for name in task if name in point})
+
+
+def _constraints_at(ledger: Ledger, task: Task) -> list[str]:
+    """Return the constraints whose names all have a value in a task."""
+    missing = {name for name, value in task.items() if value is None}
+    return [
+        name
+        for name, text in ledger.constraints.items()
+        if not missing.intersection(re.findall(r"\w+", text))
+    ]
+
+
+def unsolved_tasks(ledger: Ledger) -> list[tuple[Task, str]]:
+    """Return the tasks for which no trial returned a model, and why one did not."""
+    solved = [answer.task for answer in answers(ledger)]
+    tasks = (each for each in _planned_tasks(ledger) if each not in solved)
+    left = [(task, unsolved_reason(ledger, task)) for task in tasks]
     return [(task, reason) for task, reason in left if reason]
 
 
 def _answer(
     ledger: Ledger,
     split: str,
-    task: Mapping[str, Any],
+    task: Task,
     candidates: Sequence[Candidate],
     stricter: Sequence[Candidate],
 ) -> Answer:
@@ -336,13 +375,12 @@ def _answer(
     return Answer(task, best, rivals, bool(better), baseline, cost, reason)
 
 
-def unsolved_reason(ledger: Ledger, task: Mapping[str, Any]) -> str:
+def unsolved_reason(ledger: Ledger, task: Task) -> str:
     """Return why an algorithm found no solution of a task or failed; "" if none did."""
     unsolved = (
         f"{trial.label}, seed {trial.seed}: {ledger.reason(trial)}"
         for trial in ledger.algorithms.plan
-        if ledger.status(trial) in UNSOLVED_STATUSES | FAILED_STATUSES
-        and all(trial.point.get(name) == value for name, value in task.items())
+        if ledger.status(trial) in UNSOLVED_STATUSES | FAILED_STATUSES and _is_at(trial.point, task)
     )
     return next(unsolved, "")
 

@@ -94,7 +94,10 @@ def format_scalar(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    text = f"{value:.10g}"  # as written; computed numbers have six digits
+    return text if float(text) == value else f"{value:.6g}"
 
 
 def format_list(values: Iterable[Any]) -> str:
@@ -113,7 +116,9 @@ def format_setting(setting: Mapping[str, Any]) -> str:
 
 def format_point(point: Mapping[str, Any]) -> str:
     """Format a sweep point as `name = value, ...`."""
-    return ", ".join(f"{name} = {format_scalar(value)}" for name, value in point.items())
+    return ", ".join(
+        f"{name} = {format_scalar(value)}" for name, value in point.items() if value is not None
+    )
 
 
 def value_cell(value: Any) -> SheetCell:

@@ -175,7 +175,7 @@ def ledger_of(
     pairs: Sequence[tuple[PlannedTrial, TrialResult | None]], **experiment: Any
 ) -> Ledger:
     """Return a ledger of trials in the order of the plan, each with its result."""
-    meta = {"name": "x", "constraints": {"parity": "..."}, "metrics": {"error": "error"}}
+    meta = {"name": "x", "constraints": {"parity": "gap <= 0"}, "metrics": {"error": "error"}}
     found = {trial.key: result for trial, result in pairs if result is not None}
     return Ledger([trial for trial, _ in pairs], found, {"experiment": meta | experiment})
 

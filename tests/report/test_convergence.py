@@ -41,7 +41,7 @@ def ledger_of(trials, plots=({"kind": "convergence"},), **experiment) -> Ledger:
         trial.key: measured(trial, NOTHING, trace=trace, status=status)
         for trial, (*_, trace, status) in zip(plan, trials, strict=True)
     }
-    said = {"constraints": {"parity": "..."}, "report": {"plots": list(plots)}, **experiment}
+    said = {"constraints": {"parity": "gap <= 0"}, "report": {"plots": list(plots)}, **experiment}
     return Ledger(plan, results, {"experiment": said})
 
 

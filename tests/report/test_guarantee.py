@@ -134,7 +134,7 @@ def test_allowed_failure_rates(asked, expected):
     ]
     pairs = [(trial, nothing(trial, info={"certificates": records})), (untested, nothing(untested))]
     pairs += answers({"amount": 0}, label="other")
-    ledger = of(pairs, PLOT | asked, constraints={"parity": "...", "odds": "..."})
+    ledger = of(pairs, PLOT | asked, constraints={"parity": "gap <= 0", "odds": "gap <= 0"})
     (plot,) = requested_plots(ledger)
     assert allowed_failure_rates(ledger, plot, PlotSelection.of(plot.options)) == expected
 

@@ -7,6 +7,7 @@ from synthetic_ledger import certificate, measured, planned, texts, tutorial
 
 from ratecli.ledger.records import BEST_CONSTANT_KEY, NEW_DATA_KEY, TrialResult
 from ratecli.ledger.view import SAME_TEST_SET, Ledger
+from ratecli.report.answer import answers
 from ratecli.report.answer_text import answer_sentences, best_sheet, incomplete_notes
 from ratecli.report.groups import group_names
 from ratecli.report.sheet import Sheet, SheetCell, format_number, to_markdown
@@ -173,11 +174,11 @@ def test_markdown_is_aligned_and_cannot_be_broken_out_of():
 
 
 def ledger_of(
-    answers, constraints=("parity",), split="test", rule="kappa * 1 <= 2", **experiment
+    answers, constraints=("parity",), split="test", rule="abs(fpr - kappa) <= 2", **experiment
 ) -> Ledger:
     """Take objective and violation of each seed by label and sweep point (as pairs).
 
-    They are None for a trial that has not run, and empty for one without a solution.
+    A violation may be missing. They are None for a trial that has not run, and empty for one without a solution.
     """
     plan, results = [], {}
     for (label, point), seeds in answers.items():
@@ -185,7 +186,7 @@ def ledger_of(
             trial = planned(label, seed, **dict(point))
             plan.append(trial)
             if numbers:
-                found = dict(zip(("objective", "violation.parity"), numbers, strict=True))
+                found = dict(zip(("objective", "violation.parity"), numbers, strict=False))
                 results[trial.key] = measured(trial, {("main", split): found})
             elif numbers is not None:
                 results[trial.key] = measured(trial, {}, "no_solution_found")
@@ -320,8 +321,20 @@ def test_a_setting_with_a_model_in_few_trials_comes_after_others():
     [
         ("recall >= kappa", "error", 0.8),
         ("recall <= kappa", "error", 0.6),
-        ("recall >= kappa * precision", "error", 0.7),
-        ("recall[x > kappa] >= kappa", "error", 0.7),
+        ("kappa <= recall", "error", 0.8),
+        ("recall >= kappa * precision", "error", 0.8),
+        ("1 - kappa >= fnr", "error", 0.8),
+        ("recall / kappa >= 1", "error", 0.8),
+        ("kappa >= recall", "error", 0.6),
+        ("0.4 >= kappa * recall", "error", 0.8),
+        ("0.4 <= kappa * recall", "error", 0.6),
+        ("-kappa <= recall - fpr <= kappa", "error", 0.6),
+        ("recall - fpr >= -(kappa ** 2)", "error", 0.6),
+        ("max_gap(recall, by=sex) <= 0.1 / kappa", "error", 0.8),
+        ("error <= kappa * of(fit, error)", "error", 0.6),
+        ("abs(recall - kappa) <= 0.1", "error", 0.7),
+        ("recall * (recall - fpr) <= kappa * (recall - fpr)", "error", 0.7),
+        ("f_score(kappa) >= 0.5", "error", 0.7),
         ("recall >= kappa", "error + kappa", 0.7),
     ],
 )
@@ -337,6 +350,22 @@ def test_a_model_for_a_stricter_limit_answers_looser_ones(rule, objective, place
         f"fit (main){at}" if k != place and borrowed else "fit (main)" for k in (0.6, 0.7, 0.8)
     ]
     assert [row[1] for row in best(ledger)] == wanted
+
+
+def test_an_algorithm_that_does_not_sweep_a_limit_belongs_to_each_of_its_values():
+    swept = {("fit", (("kappa", k),)): [(0.3, -0.1)] * 2 for k in (0.7, 0.8)}
+    ledger = ledger_of({("unconstrained", ()): [(0.1,)] * 2} | swept, rule="recall >= kappa")
+    assert [row[:2] for row in best(ledger)] == [[k, "fit (main)"] for k in ("0.7", "0.8")]
+    assert [each.cost.mean for each in answers(ledger)] == pytest.approx([0.2, 0.2])
+    assert answer_sentences(ledger)[0].startswith("At 2 of 2 values of kappa")
+
+
+def test_values_that_agree_to_six_digits_are_different_tasks():
+    limits = (0.12345671, 0.12345672)
+    ledger = ledger_of(
+        {("fit", (("kappa", k),)): [(k, -0.1)] * 2 for k in limits}, rule="recall >= kappa"
+    )
+    assert [row[0] for row in best(ledger)] == ["0.12345671", "0.12345672"]
 
 
 def test_a_stricter_limit_answers_a_task_without_a_model():

@@ -58,7 +58,7 @@ def test_each_point_of_a_trace_has_a_mark():
     trial = planned("fit", 0)
     trace = tuple({"iteration": k, "objective": 1.0 / k, "violation": 0.5} for k in (1, 2, 3))
     result = measured(trial, {("main", "test"): {"error": 0.1}}, trace=trace)
-    plots = {"report": {"plots": [{"kind": "convergence"}]}, "constraints": {"parity": "..."}}
+    plots = {"report": {"plots": [{"kind": "convergence"}]}, "constraints": {"parity": "gap <= 0"}}
     (shown,) = draw_plots(Ledger([trial], {trial.key: result}, {"experiment": plots}))
     assert shown.series == ("fit",)
     assert [dict(mark.facts) for mark in shown.marks[:3]] == [

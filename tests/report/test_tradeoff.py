@@ -420,6 +420,6 @@ def test_a_single_point_with_a_huge_interval_is_drawn():
 def test_a_file_without_plots_has_one_of_the_first_constraint():
     ledger = ledger_of(points_of(({"k": 1}, 0.5)))
     assert draw_plots(ledger) == []
-    asked = {"experiment": {"constraints": {"parity": "..."}}}
+    asked = {"experiment": {"constraints": {"parity": "gap <= 0"}}}
     (request,) = canvas.requested_plots(Ledger(ledger.plan, ledger.results, asked))
     assert (request.options.x, request.options.y) == ("violation.parity", "objective")
