@@ -203,8 +203,13 @@ def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger
 
 
 def _use_of_model(outcome: RunOutcome, ledger: Ledger) -> list[str]:
-    """Return how to use a model of the last answer whose constraints hold often enough."""
-    kept = [answer for answer in answers(ledger) if answer.best.is_kept]
+    """Return how to use a model of the last answer whose constraints hold often enough.
+
+    Models that are no better than a constant decision are left out.
+    """
+    kept = [
+        answer for answer in answers(ledger) if answer.best.is_kept and not answer.best.is_constant
+    ]
     if not kept:
         return []
     answer, group = kept[-1], kept[-1].best.group

@@ -113,6 +113,8 @@ END_WARNINGS_KEY = "warnings at the end"
 
 BEST_CONSTANT_KEY = "best constant"
 """Key of `TrialResult.info` for the best objective of a constant decision, by split."""
+UNDEFINED_CONSTANT_KEY = "undefined for the best constant"
+"""Key of `TrialResult.info` for the constraints that are undefined for that decision, by split."""
 
 
 EFFECTIVE_ROWS_KEY = "effective rows"

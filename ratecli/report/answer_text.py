@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ratecli.ledger.records import is_no_better
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report.answer import (
     OBJECTIVE,
@@ -25,6 +26,7 @@ from ratecli.report.sheet import (
     SheetCell,
     SheetRow,
     estimate_cell,
+    format_number,
     format_point,
     format_scalar,
     format_signed,
@@ -226,7 +228,7 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int)
         return f"{best.name} has the {shown.best} on {rows}: {amount}."
     count, rules = _count_in_words(ledger, best, split), _all_constraints(ledger)
     if best.is_constant:
-        count += "; it is no better than the same decision for everyone"
+        count += f"; it is {_compared_with_constant(ledger, best)}"
     if not best.is_kept:
         reason = f" {answer.reason}." if answer.reason else ""
         start = "no setting" if answer.task else "No setting"
@@ -256,6 +258,20 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int)
         f"{'Higher' if shown.maximized else 'Lower'} {shown.name}, but not chosen: "
         f"{', '.join([*listed[:MAX_NAMED], *more])}."
     )
+
+
+def _compared_with_constant(ledger: Ledger, best: Candidate) -> str:
+    """Return by how much the same decision for everyone is better, and why it does not count."""
+    everyone, constant = "the same decision for everyone", best.group.best_constant
+    if constant.mean is None or is_no_better(constant.mean, best.value):
+        return f"no better than {everyone}"
+    shown = ShownObjective.of(ledger)
+    amount = f"{shown.name} {estimate_cell(shown.estimate(constant)).text}"
+    text = f"worse than {everyone} by {format_number(best.value - constant.mean)} ({amount})"
+    undefined = dict.fromkeys(name for each in best.group.outcomes for name in each.undefined)
+    if undefined:
+        text += f", for which {' and '.join(undefined)} is 0 / 0 and counts as not satisfied"
+    return text
 
 
 def _satisfies(is_uncertain: bool) -> str:

@@ -18,6 +18,7 @@ from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTRAINT_TOLERANCE,
     GROUP_RATES_KEY,
+    UNDEFINED_CONSTANT_KEY,
     VIOLATION_PREFIX,
     PlannedTrial,
     TrialResult,
@@ -108,7 +109,8 @@ class TrialOutcome:
     """A trial's status and the values of one variant, None if the trial did not return it.
 
     `violations` are those on the test set, by constraint. `best_constant` is the objective there of
-    the best constant decision that satisfies the constraints. `rates` are those of groups on new
+    the best constant decision that violates no constraint, and `undefined` are the constraints that
+    have no value for it. `rates` are those of groups on new
     rows, by rate and group.
     """
 
@@ -117,6 +119,7 @@ class TrialOutcome:
     violations: Mapping[str, MeasuredViolation] = field(default_factory=dict)
     best_constant: float | None = None
     rates: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    undefined: tuple[str, ...] = ()
 
     @property
     def is_constant(self) -> bool:
@@ -178,6 +181,12 @@ class SeedGroup:
             for place, value in (outcome.numbers or {}).items():
                 found.setdefault(place, []).append(value)
         return {place: tuple(numbers) for place, numbers in found.items()}
+
+    @property
+    def best_constant(self) -> IntervalEstimate:
+        """The mean objective of the best constant decisions on the test set."""
+        known = (each.best_constant for each in self.outcomes)
+        return estimate_mean(each for each in known if each is not None)
 
     @property
     def constants(self) -> int:
@@ -305,9 +314,15 @@ def _outcome(
         if split == "test" and metric.startswith(VIOLATION_PREFIX)
     }
     constant = (result.info.get(BEST_CONSTANT_KEY) or {}).get("test")
+    texts = (result.info.get(UNDEFINED_CONSTANT_KEY) or {}).get("test", ())
+    undefined = tuple(
+        name.removeprefix(VIOLATION_PREFIX)
+        for name, text in trial.metrics.items()
+        if name.startswith(VIOLATION_PREFIX) and text in texts
+    )
     names, rates = group_names(ledger, trial), _group_rates(trial, result, variant)
     rates = {(rate, names.get(group, group)): value for (rate, group), value in rates.items()}
-    return TrialOutcome(ledger.status(trial), numbers, violations, constant, rates)
+    return TrialOutcome(ledger.status(trial), numbers, violations, constant, rates, undefined)
 
 
 def trial_datasets(ledger: Ledger, trial: PlannedTrial) -> Mapping[str, Any]:

@@ -24,6 +24,7 @@ from ratecli.ledger.records import (
     EFFECTIVE_ROWS_KEY,
     GROUP_RATES_KEY,
     NEW_DATA_KEY,
+    UNDEFINED_CONSTANT_KEY,
     MeasuredValue,
     TrialResult,
     random_stream,
@@ -355,9 +356,11 @@ class Trial:
         if sample.logs is not None and predictions:
             main, split = next(iter(predictions.values())), "test" if "test" in splits else "train"
             info[EFFECTIVE_ROWS_KEY] = effective_rows(sample, split, leaves, main)
+        constants = trial.best_constants()
         filters = summarize_filters(case.goals(), sample, splits, solution.variants, predictions)
         info |= filters or {
-            BEST_CONSTANT_KEY: trial.best_constant(),
+            BEST_CONSTANT_KEY: {name: best for name, (best, _) in constants.items()},
+            UNDEFINED_CONSTANT_KEY: {name: texts for name, (_, texts) in constants.items()},
             GROUP_RATES_KEY: group_rates(
                 trial.rows, case.metrics.values(), case.groups, predictions
             ),
@@ -464,16 +467,16 @@ class Trial:
         share = splits.get("test", 0) / sum(splits.values())
         return {"levels": levels, "pieces": found, "test": [crc32(rows.tobytes()), share]}
 
-    def best_constant(self) -> dict[str, float]:
+    def best_constants(self) -> dict[str, tuple[float, list[str]]]:
         """Return the smallest objective of a constant that violates no constraint, by split.
 
-        The constants are "always negative" and "always positive". A constraint that is undefined,
-        such as one on precision where nobody is selected, is not violated. Splits where every
-        constant violates a constraint are left out. The constant may violate constraints if the
-        algorithm ignores them and minimizes the objective, or for numeric labels, where it is the
-        mean label of the training rows. The result is empty without constraints if the
-        algorithm does not minimize the objective, or if a goal of decisions depends on anything
-        else, such as scores.
+        Also return the texts of the constraints that are undefined for it: one on precision, where
+        nobody is selected, is not violated. The constants are "always negative" and "always
+        positive". Splits where every constant violates a constraint are left out. The constant may
+        violate constraints if the algorithm ignores them and minimizes the objective, or for
+        numeric labels, where it is the mean label of the training rows. The result is empty without
+        constraints if the algorithm does not minimize the objective, or if a goal of decisions
+        depends on anything else, such as scores.
         """
         sample = self.rows.sample
         case = self.spec.case
@@ -491,7 +494,7 @@ class Trial:
             if ranked or any(leaf.rate.of != "decision" for leaf in ex.leaves(*goals)):
                 return {}
             constants = [0.0, 1.0]
-        best: dict[str, float] = {}
+        best: dict[str, tuple[float, list[str]]] = {}
         for split in self.rows.splits():
             for constant in constants:
                 answers = np.full(len(sample), constant)
@@ -500,8 +503,10 @@ class Trial:
                 violated = any(violation > CONSTRAINT_TOLERANCE for violation in violations)
                 may_violate = (ignores and minimizes) or sample.label_range is not None
                 allowed = may_violate or not violated
-                if objective < best.get(split, math.inf) and allowed:
-                    best[split] = objective
+                if allowed and objective < best.get(split, (math.inf,))[0]:
+                    pairs = zip(goals[1:], violations, strict=True)
+                    undefined = [ex.to_text(goal) for goal, each in pairs if math.isnan(each)]
+                    best[split] = objective, undefined
         return best
 
 

@@ -79,7 +79,7 @@ def constant_warnings(
     """Return a W408 for each algorithm and variant whose test objective is not below a constant's.
 
     The main and the deterministic variant are checked. The constant is that of
-    `Trial.best_constant`.
+    `Trial.best_constants`.
     """
     warnings = []
     for label, trials in groupby(plan, key=lambda trial: trial.label):

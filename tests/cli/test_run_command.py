@@ -174,6 +174,32 @@ report: {plots: []}
 """
 
 
+NOBODY = """
+name: nobody
+datasets: {loans: {source: loans, rows: 400}}
+objective: positive_rate
+constraints: {few: precision >= 0.1}
+algorithms: [unconstrained]
+report: {plots: []}
+"""
+
+
+def test_a_model_that_is_worse_than_a_constant_is_not_offered(folder, cli):
+    """Nobody is selected at less cost, but precision is then 0 / 0."""
+    (folder / "nobody.yaml").write_text(NOBODY)
+    answer = cli("run", "nobody.yaml", "--executor", "serial")
+    assert answer.code == 0
+    (rate,) = pd.read_csv("results/nobody/metrics.csv").query(
+        "split == 'test' and metric == 'objective'"
+    )["value"]
+    said = (
+        f"it is worse than the same decision for everyone by {rate:.4f} (positive_rate 0.0000), "
+        "for which few is 0 / 0 and counts as not satisfied."
+    )
+    assert said in answer.out
+    assert "ratecli predict" not in answer.out
+
+
 def test_smoke_runs_one_trial_of_each_algorithm_and_data_set(folder, cli):
     (folder / "two.yaml").write_text(TWO)
     answer = cli("run", "two.yaml", "--smoke", "--executor", "serial")
