@@ -93,6 +93,7 @@ DIRECTIONS = {
 _RANGES: Mapping[str, Interval] = {
     **{name: rate.range for name, rate in RATES.items()},
     **dict.fromkeys((*COMPOSITES, *RANKINGS, *MEASURES, "disclosivity"), (0.0, 1.0)),
+    "mcc": (-1.0, 1.0),
     "win_loss_ratio": POSITIVE,
     "imbalance": POSITIVE,
     **dict.fromkeys(("value_self_normalized", "return_weighted"), REAL_LINE),
