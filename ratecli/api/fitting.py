@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import _check_sample_weight
@@ -24,8 +25,10 @@ from ratecli.datasets.encode import Encoder, columns_as_known, constant_features
 from ratecli.datasets.entry import MISSING_IS_ERROR, MISSING_TO_MEAN
 from ratecli.datasets.load import check_feature
 from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
+from ratecli.datasets.notation import other_notation_error
 from ratecli.datasets.split import reserve_safety_rows
 from ratecli.datasets.table import Table
+from ratecli.datasets.text_format import PLAIN
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case
 from ratecli.experiment.checks.rows import check_rows
@@ -101,6 +104,9 @@ class FeatureReader:
         frame = frame[features]
         for name in features:
             check_feature(frame[name], name, meant_as_text=True, means=means)
+            kind = inputs.frame[name].dtype
+            if is_text(frame[name]) and not isinstance(kind, pd.CategoricalDtype):
+                _check_notation(frame[name])
         text = [name for name in features if is_text(frame[name])]
         if encode is False and text:
             message = f"column '{text[0]}' holds text, which cannot be used unchanged"
@@ -137,6 +143,17 @@ class FeatureReader:
             matrix = found.to_numpy(dtype=np.float64)
         frame = inputs.named(self.encoding.columns_for(classifier))
         return self.encoding.inputs_for(classifier, frame, list(inputs.columns), matrix)
+
+
+def _check_notation(column: pd.Series) -> None:
+    """Raise E411 if the words of a feature are numbers that pandas did not recognize."""
+
+    def advise(keys: Mapping[str, str]) -> str:
+        return f"pandas.read_csv(FILE, {', '.join(f'{k}={v!r}' for k, v in keys.items())})"
+
+    name, text = str(column.name), "; or convert it: astype('category')"
+    if fault := other_notation_error(name, column.unique(), PLAIN, text, advise):
+        raise FaultError(fault)
 
 
 def _check_options(inputs: InputRows, encode: bool | str, missing: str) -> None:

@@ -194,7 +194,7 @@ def infer_column_types(frame: pd.DataFrame, what: str) -> pd.DataFrame:
     table, types = to_arrow_table(frame, what), pa.types
     tests = (types.is_dictionary, types.is_string, types.is_large_string)
     text = [each.name for each in table.schema if any(test(each.type) for test in tests)]
-    return own.typed_columns(Path(what), table, table.column_names, text)
+    return own.typed_columns(own.TableFile(Path(what), "parquet"), table, table.column_names, text)
 
 
 def to_arrow_table(frame: pd.DataFrame, what: str) -> pa.Table:

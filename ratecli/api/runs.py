@@ -22,6 +22,7 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import load_experiment, read_spec
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.registry import find_source
+from ratecli.datasets.tables import TableFile
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import check_document, check_file, prepare_data
 from ratecli.files import LEDGER_FILE, YAML_SUFFIXES
@@ -224,7 +225,8 @@ class ResultModel(StoredModel):
             If the rows do not fit the model; the attribute `faults` lists the errors.
         """
         with convert_errors():
-            found, faults = predict_table(self, Path("X"), to_arrow_table(frame, "X"), seed)
+            rows = TableFile(Path("X"), "parquet", self.encoding.form)
+            found, faults = predict_table(self, rows, to_arrow_table(frame, "X"), seed)
         issue_warnings(faults)
         return pd.DataFrame(dict(found.columns), index=frame.index)
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from ratecli.datasets import tables as own
 from ratecli.datasets.encode import ReadyMadeError
 from ratecli.datasets.files import check_is_file, read_errors
-from ratecli.datasets.tables import SEPARATOR_HELP, read_table_file, table_bytes
+from ratecli.datasets.tables import TableFile, read_table_file, table_bytes
+from ratecli.datasets.text_format import how_to_set
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.files import CERTIFICATES_FILE, ENCODER_FILE, LEDGER_FILE, atomic_write
 from ratecli.ledger.records import PlannedTrial, random_stream
@@ -357,7 +358,7 @@ def predict_file(
     output: Path | None = None,
     *,
     variant: str | None = None,
-    separator: str | None = None,
+    form: Mapping[str, str | None] = {},
     prefix: str = "",
     seed: int = 0,
 ) -> PredictResult:
@@ -367,8 +368,9 @@ def predict_file(
     ----------
     model, variant
         A stored classifier's file, or a trial's folder and a variant (None: a deterministic one).
-    path, separator
-        A CSV or Parquet file, and the separator of a CSV file; None infers it from the file name.
+    path, form
+        A CSV or Parquet file, and the keys of its `TextFormat` that differ from those of the tables
+        that the model was trained on.
     output
         File for the table with predictions; None writes none.
     prefix
@@ -384,9 +386,11 @@ def predict_file(
         E505 if the output cannot be written.
     """
     stored = load_applicable_model(model, variant)
-    table = read_table_file(path, separator)
-    found, warnings = predict_table(stored, path, table, seed)
-    content = table_bytes(_append_columns(table, found.columns, prefix), path, output, separator)
+    encoding = replace(stored.encoding, form=stored.encoding.form.updated(form))
+    stored = replace(stored, encoding=encoding)
+    file, table = read_table_file(path, encoding.form)
+    found, warnings = predict_table(stored, file, table, seed)
+    content = table_bytes(_append_columns(table, found.columns, prefix), file, output)
     if output is not None:
         atomic_write(output, content)
     rows = table.num_rows
@@ -397,9 +401,9 @@ def predict_file(
 
 
 def predict_table(
-    model: StoredModel, path: Path, table: pa.Table, seed: int
+    model: StoredModel, file: TableFile, table: pa.Table, seed: int
 ) -> tuple[PredictedColumns, tuple[Diagnostic, ...]]:
-    """Return a model's predictions for a table read from the file `path`, and warnings.
+    """Return a model's predictions for the raw table of a file, and warnings.
 
     Raises
     ------
@@ -409,10 +413,10 @@ def predict_table(
     kinds = model.encoding.columns_for(model.classifier)
     there = [name for name in table.column_names if name in kinds]
     if kinds and not there and (mark := own.guess_separator(table.column_names)):
-        message = f"'{path}' has no column that the model needs"
-        raise FaultError(Diagnostic("E205", message, SEPARATOR_HELP.format(mark=repr(mark))))
+        message = f"'{file.path}' has no column that the model needs"
+        raise FaultError(Diagnostic("E205", message, how_to_set({"separator": mark})))
     as_text = [name for name in there if kinds[name] == "text"]
-    frame = own.typed_columns(path, table.select(there), there, as_text)
+    frame = own.typed_columns(file, table.select(there), there, as_text)
     # `prediction_columns` reports scores that are not finite
     with np.errstate(over="ignore", invalid="ignore"):
         X, warnings = model.encoding.inputs_for(model.classifier, frame, table.column_names)

@@ -21,7 +21,8 @@ from ratecli.config.document import Document
 from ratecli.datasets import tables as own
 from ratecli.datasets.entry import MISSING_IS_ERROR
 from ratecli.datasets.files import sha256_of
-from ratecli.datasets.tables import format_of_output, read_table_file, table_bytes
+from ratecli.datasets.tables import TableFile, format_of_output, read_table_file, table_bytes
+from ratecli.datasets.text_format import PLAIN, TextFormat
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import prepare_document
 from ratecli.files import (
@@ -61,8 +62,8 @@ class FilterRequest:
 
     Attributes
     ----------
-    table, separator
-        A CSV or Parquet file, and the separator of a CSV file; None infers it from the file name.
+    table, form
+        A CSV or Parquet file, and how it writes rows and numbers.
     by
         The columns whose values are to be balanced and kept secret.
     disclosivity
@@ -94,7 +95,7 @@ class FilterRequest:
     missing: str = MISSING_IS_ERROR
     test: str = "0"
     seed: int = 0
-    separator: str | None = None
+    form: TextFormat = PLAIN
     output: Path | None = None
     folder: Path | None = None
 
@@ -136,23 +137,23 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
         hint = did_you_mean(request.algorithm, FILTER_ALGORITHMS, "filters")
         raise FaultError(Diagnostic("E202", f"no filter is called '{request.algorithm}'", hint))
     path, output = request.table, request.output
-    table = read_table_file(path, request.separator)
+    file, table = read_table_file(path, request.form)
     format_of_output(path, output)  # raises its errors before the filter is learned
     if output is not None and not output.absolute().parent.is_dir():
         raise FaultError(write_failed_error(output, "its folder does not exist"))
     _check_folder(request.folder)
-    warnings = _check_columns(request, table)
+    warnings = _check_columns(request, file, table)
     planned, result, more = _train_filter(request)
     model = _model(request, planned, result)
-    predicted, row_warnings = predict_table(model, path, table, request.seed)
+    predicted, row_warnings = predict_table(model, file, table, request.seed)
     kept = predicted.columns["kept"] == 1
     if not kept.any():
         message = f"none of {table.num_rows} rows is kept with --seed {request.seed}"
         raise FaultError(Diagnostic("E501", message, "keep a larger share, such as --kept 0.2"))
     rows = table.filter(pa.array(kept))
-    groups = own.typed_columns(path, rows, request.by, ()).map(_as_word)
+    groups = own.typed_columns(file, rows, request.by, ()).map(_as_word)
     report = _filter_report(planned, result, request.disclosivity, groups)
-    content = table_bytes(rows, path, output, request.separator)
+    content = table_bytes(rows, file, output)
     files: dict[Path, str | bytes] = {} if output is None else {output: content}
     if folder := request.folder:
         stored = _files(request, planned, result, report)
@@ -175,7 +176,7 @@ def _check_folder(folder: Path | None) -> None:
         raise FaultError(Diagnostic("E104", message, "name another folder with --filter"))
 
 
-def _check_columns(request: FilterRequest, table: pa.Table) -> list[Diagnostic]:
+def _check_columns(request: FilterRequest, file: TableFile, table: pa.Table) -> list[Diagnostic]:
     """Return a W401 for each column of groups that is empty in some rows.
 
     Raises
@@ -197,7 +198,7 @@ def _check_columns(request: FilterRequest, table: pa.Table) -> list[Diagnostic]:
         faults = [Diagnostic("E411", "no column is left as an input of the filter", hint)]
     if faults:
         raise FaultError(faults)
-    frame, warnings = own.typed_columns(request.table, table, by, ()), []
+    frame, warnings = own.typed_columns(file, table, by, ()), []
     for name in by:
         if not 2 <= (count := frame[name].nunique()) <= MAX_VALUES:
             many = f"{count} value{'s' * (count != 1)}"
@@ -251,7 +252,7 @@ def _experiment(request: FilterRequest) -> dict[str, object]:
     table = {
         "path": path,
         "sha256": sha256_of(path),
-        **({} if request.separator is None else {"separator": request.separator}),
+        **request.form.stated(),
         "drop": list(dict.fromkeys([*request.by, *request.drop])),
         "missing": request.missing,
         "split": {"test": test, "stratify": list(request.by)},

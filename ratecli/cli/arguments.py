@@ -141,10 +141,13 @@ def complete_columns(ctx: typer.Context, incomplete: str) -> Completions:
     def names() -> Mapping[str, str]:
         import csv  # noqa: PLC0415
 
+        from ratecli.datasets.text_format import FORMAT_KEYS, sniff_format  # noqa: PLC0415
+
         table = _given_file(ctx, (".csv", ".tsv", ".txt", ".data"))
-        separator = ctx.params.get("separator") or ("\t" if table.suffix == ".tsv" else ",")
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            heads = next(csv.reader([file.readline(2**16)], delimiter=separator))
+        form = sniff_format(table).updated({key: ctx.params.get(key) for key in FORMAT_KEYS})
+        with table.open(encoding=form.codec, newline="") as file:
+            lines = [file.readline(2**16)]
+        heads = next(csv.reader(lines, delimiter=form.separator_of(table)))
         return {name.strip(): "" for name in heads}
 
     return _complete(incomplete, names)
@@ -213,6 +216,16 @@ OutputOption: TypeAlias = Annotated[
 SeparatorOption: TypeAlias = Annotated[
     str | None,
     Option(metavar="CHARACTER", help="CSV separator. Default: a comma, or a tab for .tsv."),
+]
+DecimalOption: TypeAlias = Annotated[
+    str | None, Option(metavar="CHARACTER", help="Decimal sign of numbers in text: . or ,")
+]
+ThousandsOption: TypeAlias = Annotated[
+    str | None,
+    Option(metavar="CHARACTER", help="Sign between thousands: , . ' or a space; '' for none."),
+]
+EncodingOption: TypeAlias = Annotated[
+    str | None, Option(metavar="NAME", help="Encoding of CSV, such as utf-16 or cp1252.")
 ]
 OfflineOption: TypeAlias = Annotated[bool, Option("--offline", help="Do not use the network.")]
 JsonOption: TypeAlias = Annotated[bool, Option("--json", help="Print JSON.")]

@@ -11,8 +11,11 @@ from typer import Argument, Option
 
 from ratecli.cli.arguments import (
     STDOUT,
+    DecimalOption,
+    EncodingOption,
     OfflineOption,
     SeparatorOption,
+    ThousandsOption,
     collect_errors,
     complete_columns,
     complete_datasets,
@@ -91,6 +94,9 @@ def predict(
     seed: Annotated[int, Option(help="Seed for randomized decisions.")] = 0,
     prefix: Annotated[str, Option(help="Prefix of the names of added columns.")] = "",
     separator: SeparatorOption = None,
+    decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
+    encoding: EncodingOption = None,
 ) -> None:
     """Apply a stored classifier to a table: add columns with its score, probability and decision.
 
@@ -99,9 +105,13 @@ def predict(
     from ratecli.apply.predict import predict_file  # noqa: PLC0415
 
     place = None if output == STDOUT else output
-    found = predict_file(
-        model, table, place, variant=variant, separator=separator, prefix=prefix, seed=seed
-    )
+    form = {
+        "separator": separator,
+        "decimal": decimal,
+        "thousands": thousands,
+        "encoding": encoding,
+    }
+    found = predict_file(model, table, place, variant=variant, form=form, prefix=prefix, seed=seed)
     _print_table(found, found.line)
 
 
@@ -188,12 +198,22 @@ def filter_table(
     ] = "0",
     seed: Annotated[int, Option(min=0, help="Seed for sampling the held-out and kept rows.")] = 0,
     separator: SeparatorOption = None,
+    decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
+    encoding: EncodingOption = None,
 ) -> None:
     """Subsample a table so that groups are balanced, with a filter that reveals little about
     group membership.
     """
     from ratecli.apply.table_filter import FilterRequest, learn_table_filter  # noqa: PLC0415
+    from ratecli.datasets.text_format import PLAIN  # noqa: PLC0415
 
+    form = {
+        "separator": separator,
+        "decimal": decimal,
+        "thousands": thousands,
+        "encoding": encoding,
+    }
     request = FilterRequest(
         table=table,
         by=tuple(by),
@@ -204,7 +224,7 @@ def filter_table(
         missing=missing,
         test=test,
         seed=seed,
-        separator=separator,
+        form=PLAIN.updated(form),
         output=None if output == STDOUT else output,
         folder=folder,
     )

@@ -13,10 +13,13 @@ from typer import Argument, Option
 
 from ratecli.cli.arguments import (
     STDOUT,
+    DecimalOption,
+    EncodingOption,
     FileArgument,
     FilesArgument,
     SeparatorOption,
     SettingsOption,
+    ThousandsOption,
     collect_errors,
     complete_columns,
     complete_templates,
@@ -166,6 +169,9 @@ def init(
         str | None, Option(metavar="VALUE", help="The positive value of the label.")
     ] = None,
     separator: SeparatorOption = None,
+    decimal: DecimalOption = None,
+    thousands: ThousandsOption = None,
+    encoding: EncodingOption = None,
     listed: Annotated[
         bool, Option("--list", help="List the starter files, and the goals.")
     ] = False,
@@ -190,6 +196,9 @@ def init(
         deployed_positive=deployed_positive,
         positive=positive,
         separator=separator,
+        decimal=decimal,
+        thousands=thousands,
+        encoding=encoding,
     )
     if path != STDOUT and path.exists() and not force:
         raise typer.BadParameter(f"'{path}' already exists; --force replaces it")

@@ -265,6 +265,19 @@ class DatasetSpec(Spec):
     separator: Character | None = Field(
         None, description="The character between the columns of a CSV file."
     )
+    decimal: Literal[".", ","] | None = Field(
+        None, description="The decimal sign of numbers in text; by default a point."
+    )
+    thousands: Literal["", ",", ".", " ", "'"] | None = Field(
+        None,
+        description="The sign between the thousands of numbers in text; by default there is none. "
+        "A space stands for all kinds of spaces.",
+    )
+    encoding: ColumnName | None = Field(
+        None,
+        description="The encoding of a CSV file, such as utf-16, cp1252 or latin-1; by default "
+        "utf-8.",
+    )
     stream: StrictFlag | None = Field(
         None,
         description="Read a table larger than memory piece by piece: a file, or a folder of files. "

@@ -25,7 +25,7 @@ MISSING_CATEGORY = "(missing)"
 
 FEW_LEVELS = 20
 """A text column with more distinct words was probably meant to be numeric if most are numbers."""
-_STRAY_SHARE = 0.1
+STRAY_SHARE = 0.1
 """Largest share of rows with other words in such a column."""
 
 _PAIRS = ({"0", "1"}, {"-1", "1"}, {"false", "true"})
@@ -40,7 +40,7 @@ def stray_word_error(
     `distinct` is its number of distinct words, `share` the share of rows that are not numbers, and
     `word` the first of these, in a row counted from 0.
     """
-    if distinct <= FEW_LEVELS or not 0 < share < _STRAY_SHARE:
+    if distinct <= FEW_LEVELS or not 0 < share < STRAY_SHARE:
         return None
     message = f"column '{name}' holds numbers, except for '{word}' in row {row + 1}"
     hint = "correct it, or name the column under 'categorical' or 'drop'"

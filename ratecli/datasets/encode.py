@@ -19,6 +19,7 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import AllowInfNan, Field, Strict, TypeAdapter, ValidationError
 from scipy import sparse
@@ -36,11 +37,12 @@ from ratecli.datasets.columns import (
     no_mean_error,
     out_of_range_error,
 )
+from ratecli.datasets.notation import other_notation_error, spelled_numbers
 from ratecli.datasets.table import Table
+from ratecli.datasets.text_format import PLAIN, TextFormat
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.models.base import Features, features_of_entries
 from ratecli.models.layout import NUMBER, NUMBER_OR_MISSING, ColumnLayout
-from ratecli.rates.syntax import parse_number
 
 RowPositions: TypeAlias = NDArray[np.intp]
 
@@ -342,11 +344,15 @@ def encode_new_rows(encoder: Encoder, known: pd.DataFrame) -> tuple[Features, li
 
 
 def columns_as_known(
-    frame: pd.DataFrame, kinds: Mapping[str, ColumnKind | None], names: Collection[str] = ()
+    frame: pd.DataFrame,
+    kinds: Mapping[str, ColumnKind | None],
+    names: Collection[str] = (),
+    form: TextFormat = PLAIN,
 ) -> pd.DataFrame:
     """Return some columns of a table converted to their known kinds (None: either kind).
 
     `names` are all columns of the table, if the frame has only some of them, for suggestions.
+    Numbers in text are written as in the format `form`.
 
     Raises
     ------
@@ -361,7 +367,7 @@ def columns_as_known(
         if name not in frame:
             continue
         if kind == "number":
-            columns[name], found = _parse_numbers(frame[name])
+            columns[name], found = _parse_numbers(frame[name], form)
             faults += found
         elif kind == "text" and not is_text(frame[name]):
             message = f"column '{name}' holds numbers, but it held text in training"
@@ -388,12 +394,17 @@ def _missing_columns(missing: Sequence[str], there: Collection[str]) -> list[Dia
     return found
 
 
-def _parse_numbers(column: pd.Series) -> tuple[NDArray[np.float64], list[Diagnostic]]:
+def _parse_numbers(
+    column: pd.Series, form: TextFormat
+) -> tuple[NDArray[np.float64], list[Diagnostic]]:
     """Return a column that held numbers in training as numbers, NaN if missing, and its errors."""
+    other: Diagnostic | None = None
     if is_text(column):
         words = column.fillna("")
-        values = words.map(parse_number).to_numpy(dtype=np.float64)
+        codes, levels = pd.factorize(words)
+        values = spelled_numbers(pa.array(levels, pa.string()), form)[codes]
         wrong = np.isnan(values) & column.notna().to_numpy()
+        other = other_notation_error(str(column.name), levels, form) if wrong.any() else None
     else:
         values, wrong = as_float_array(column), np.zeros(len(column), dtype=bool)
     faults = []
@@ -402,7 +413,8 @@ def _parse_numbers(column: pd.Series) -> tuple[NDArray[np.float64], list[Diagnos
         shown = f"but has '{column.iloc[cells.first]}' in row {cells.first + 1}"
         more = f"({cells.many} such rows in total)"
         message = f"column '{column.name}' held numbers in training, {shown} {more}"
-        faults.append(Diagnostic("E411", message, "correct it; an empty field is a missing number"))
+        hint = "correct it; an empty field is a missing number"
+        faults.append(Diagnostic("E411", message, hint if other is None else other.help))
     infinite = CellCounts.of(np.isinf(values))
     if fault := missing_cells_error(str(column.name), CellCounts(), infinite, means=True):
         faults.append(fault)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ratecli.datasets.text_format import FORMAT_KEYS, PLAIN, TextFormat
+
 MISSING_IS_ERROR, MISSING_TO_MEAN = "error", "mean"
 """Values of `missing:`: refuse missing numbers, or replace them by the training rows' mean."""
 _NOT_THE_TABLE = frozenset({"path", "stream", "sha256", "levels", "slices", "scores"})
@@ -151,6 +153,9 @@ class DatasetEntry:
     vectors: str | None = None
     format: str | None = None
     separator: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    encoding: str | None = None
     stream: bool = False
     sha256: str | None = None
     label: str | None = None
@@ -187,9 +192,24 @@ class DatasetEntry:
         return cls(**values | {"split": split} | more)
 
     @property
+    def text_format(self) -> TextFormat:
+        """How the user's own file writes rows and numbers."""
+        return PLAIN.updated({key: getattr(self, key) for key in FORMAT_KEYS})
+
+    @property
     def score_columns(self) -> tuple[str, ...]:
         """The columns of the table that are scores of existing models."""
         return tuple(name for name, file in self.scores if file is None)
+
+    @property
+    def number_columns(self) -> tuple[str, ...]:
+        """The columns other than features that hold numbers."""
+        label = self.label if self.target == "number" else None
+        named = [label, self.weight, self.split.order, *self.score_columns]
+        if (logged := self.logged) is not None:
+            others = (logged.action, logged.episode)
+            named += [name for name in logged.names if name not in others]
+        return tuple(name for name in named if name)
 
     def stated(self) -> dict[str, Any]:
         """Return the options that differ from their defaults, as plain data, without the split."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ratecli.datasets import registry
 from ratecli.datasets.columns import (
-    FEW_LEVELS,
     CellCounts,
     as_float_array,
     is_text,
@@ -36,6 +36,7 @@ from ratecli.datasets.files import (
     stored_sha256,
 )
 from ratecli.datasets.logged import check_logged
+from ratecli.datasets.notation import OR_TEXT, other_notation_error, spelled_numbers
 from ratecli.datasets.scores import add_scores, digest_with_scores
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
@@ -45,9 +46,9 @@ from ratecli.datasets.tables import (
     guess_separator,
     read_own_table,
 )
+from ratecli.datasets.text_format import PLAIN, TextFormat
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at, exception_line
 from ratecli.rates.sample import relative_weights
-from ratecli.rates.syntax import parse_number
 
 READING_VERSION = 2
 """Increased when a user's table gives other numbers."""
@@ -197,7 +198,7 @@ def find_own_files(entry: DatasetEntry, base: Path) -> OwnFiles:
         if not paths:
             way = "put files that end in .parquet or .csv there"
             raise missing_file_error(given, "is a folder without a table", way)
-    files = tuple(TableFile.of(each, entry.format, entry.separator) for each in paths)
+    files = tuple(TableFile.of(each, entry.text_format, entry.format) for each in paths)
     sums = _checksums(entry, paths)
     content: dict[str, Any] = {"sha256": sums[0], "suffix": paths[0].suffix.lower()}
     if entry.stream:
@@ -227,12 +228,16 @@ def _load_own(entry: DatasetEntry, base: Path) -> Table:
     with errors_at("path"):
         frame = read_own_table(own.files[0], entry.categorical)
     features = feature_names(entry, [str(name) for name in frame.columns])
+    for name in entry.number_columns:
+        if name in frame and is_text(frame[name]):
+            check_notation(name, frame[name].unique(), entry.text_format)
     if entry.logged is not None and not entry.logged.episode:
         check_logged(frame, entry.logged)
     means = entry.missing == MISSING_TO_MEAN
     for name in features:
+        is_category, form = name in entry.categorical, entry.text_format
         if frame[name].notna().any():  # an empty column is left out
-            check_feature(frame[name], name, meant_as_text=name in entry.categorical, means=means)
+            check_feature(frame[name], name, form, meant_as_text=is_category, means=means)
     label_range, label = registry.label_range(entry), np.full(len(frame), np.nan)
     if entry.label is not None and label_range is not None:
         label = read_number(frame[entry.label], entry.label, label_range)
@@ -254,24 +259,31 @@ def _load_own(entry: DatasetEntry, base: Path) -> Table:
 
 
 def check_feature(
-    column: pd.Series, name: str, *, meant_as_text: bool, means: bool = False
+    column: pd.Series,
+    name: str,
+    form: TextFormat = PLAIN,
+    *,
+    meant_as_text: bool,
+    means: bool = False,
 ) -> None:
-    """Raise E407 or E411 if a column cannot be a feature.
+    """Raise E407 or E411 if a column of a table in a format cannot be a feature.
 
     E407 for infinite numbers, and for missing ones unless they are replaced by `means`; E411 for
-    words among numbers.
+    numbers in another notation, and for words among numbers.
     """
     fault = None
     if not is_text(column):
         values = as_float_array(column)
         missing, infinite = CellCounts.of(np.isnan(values)), CellCounts.of(np.isinf(values))
         fault = missing_cells_error(name, missing, infinite, means=means)
-    elif not meant_as_text and column.nunique(dropna=False) > FEW_LEVELS:
+    elif not meant_as_text:
         words = column.dropna()
-        slips = words.map(parse_number).isna()
-        if slips.any():
+        codes, levels = pd.factorize(words)
+        fault = other_notation_error(name, levels, form, OR_TEXT)
+        slips = np.isnan(spelled_numbers(pa.array(levels, pa.string()), form))[codes]
+        if fault is None and slips.any():
             row, share = int(words.index[slips][0]), float(slips.mean())
-            fault = stray_word_error(name, words.nunique(), share, row, words[row])
+            fault = stray_word_error(name, len(levels), share, row, words[row])
     if fault is not None:
         raise FaultError(fault)
 
@@ -292,6 +304,12 @@ def _read_weight(column: pd.Series, name: str) -> NDArray[np.float64]:
         message = f"weight column '{name}' {error}"
         raise FaultError(Diagnostic("E411", message, "drop rows that should not count")) from None
     return weight
+
+
+def check_notation(name: str, words: Iterable[str | None], form: TextFormat) -> None:
+    """Raise E411 if the words of a column of numbers are numbers in another notation."""
+    if fault := other_notation_error(name, words, form):
+        raise FaultError(fault)
 
 
 def text_weight_error(name: str) -> FaultError:

@@ -132,7 +132,7 @@ def _read(
 
 
 def _read_numbers(path: Path, name: str, rows: int) -> NDArray[np.float64]:
-    found = read_own_table(TableFile.of(path, None, None))
+    found = read_own_table(TableFile.of(path))
     if name not in found and found.shape[1] > 1:
         message = f"'{path.name}' has {found.shape[1]} columns, and none is called '{name}'"
         hint = did_you_mean(name, map(str, found.columns), "columns")

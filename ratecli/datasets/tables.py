@@ -10,7 +10,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,14 +27,22 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from ratecli.datasets.files import check_is_file, read_errors, sha256_of
+from ratecli.datasets.notation import spelled_numbers
+from ratecli.datasets.text_format import (
+    PLAIN,
+    TextFormat,
+    first_long_row,
+    first_nul,
+    how_to_set,
+    is_utf_8,
+    sniff_format,
+)
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates.syntax import value_text
 
 FORMAT_BY_SUFFIX = dict.fromkeys([".csv", ".tsv", ".txt", ".data"], "csv") | dict.fromkeys(
     [".parquet", ".pq"], "parquet"
 )
-_NO_SEPARATORS = ('"', "\r", "\n", "\0")
-_HEAD = 2**16
 MISSING_WORDS = frozenset({"", "?", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"})
 """Words, in lower case, for a missing value. `None` is another one, but `none` is a value."""
 _LARGEST_EXACT = 2**53
@@ -42,31 +51,20 @@ _CODE = r"^[+-]?(0[0-9]|[0-9]{16,}$)"
 _FEW_WORDS = 100
 """Words that are parsed first, because Arrow is slow to reject many words that are no numbers."""
 
+NUL_HELP = "the file is binary or damaged: write it again, or set 'format: parquet'"
+
 BATCH = 2**15
 """Rows of a Parquet file per batch."""
 PIECE = 2**22
-"""Bytes of a CSV file per batch."""
+"""Bytes of a CSV file per batch, and the largest size of a row."""
 BUFFER = 2**18
 """Read buffer per column of a Parquet file, in bytes."""
 
 
-def separator_of(path: Path) -> str:
-    """Return the default separator of a file: a tab for .tsv, else a comma."""
-    return "\t" if path.suffix.lower() == ".tsv" else ","
-
-
 def guess_separator(names: Sequence[str]) -> str | None:
     """Return the probable separator of a table that was read as one column, or None."""
-    found = re.search("[;\t|]", names[0]) if len(names) == 1 else None
+    found = re.search("[;\t|,]", names[0]) if len(names) == 1 else None
     return found and found.group()
-
-
-def check_separator(separator: str) -> None:
-    """Raise E104 if `separator` cannot separate columns."""
-    if len(separator) != 1 or separator in _NO_SEPARATORS or not separator.isascii():
-        message = f"{separator!r} cannot separate columns"
-        hint = "use a comma, semicolon, tab or the like"
-        raise FaultError(Diagnostic("E104", message, hint, loc=("separator",)))
 
 
 def table_format(path: Path) -> str:
@@ -84,22 +82,25 @@ def not_a_table_error(path: Path, reason: str, way: str) -> FaultError:
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file with a table: its format, `csv` or `parquet`, and the separator of a CSV file."""
+    """A file with a table: its kind, `csv` or `parquet`, and how it writes rows and numbers."""
 
     path: Path
     kind: str
-    separator: str
+    form: TextFormat = PLAIN
 
     @classmethod
-    def of(cls, path: Path, kind: str | None, separator: str | None) -> TableFile:
-        """Return the file with defaults for its suffix; raise E404 if its format is unknown."""
-        separator = separator_of(path) if separator is None else separator
-        return cls(path, kind or table_format(path), separator)
+    def of(cls, path: Path, form: TextFormat = PLAIN, kind: str | None = None) -> TableFile:
+        """Return the file; raise E404 if its kind is unknown."""
+        return cls(path, kind or table_format(path), form)
+
+    @property
+    def separator(self) -> str:
+        return self.form.separator_of(self.path)
 
     def names(self) -> list[str]:
         """Return the names of the columns; raise E404 if it is no table with distinct names."""
+        self.form.check()
         if self.kind == "csv":
-            check_separator(self.separator)
             found = self._header()
         else:
             with self._content_errors():
@@ -108,9 +109,9 @@ class TableFile:
         if "" in names:
             reason = f"its column {names.index('') + 1} has no name"
             raise not_a_table_error(self.path, reason, "add a name in the first line")
-        repeated = next((name for name in names if names.count(name) > 1), None)
-        if repeated is not None:
-            reason = f"column '{repeated}' occurs {names.count(repeated)} times"
+        name, count = Counter(names).most_common(1)[0]
+        if count > 1:
+            reason = f"column '{name}' occurs {count} times"
             raise not_a_table_error(self.path, reason, "give each column a unique name")
         return names
 
@@ -126,7 +127,8 @@ class TableFile:
         names = self.names()
         with self._content_errors():
             if self.kind == "csv":
-                table = pa.csv.read_csv(self.path, **self._csv_options())
+                reading = pa.csv.ReadOptions(block_size=PIECE, encoding=self._encoding)
+                table = pa.csv.read_csv(self.path, reading, **self._csv_options())
             else:
                 table = pa.parquet.ParquetFile(self.path).read()
         if table.num_rows == 0:
@@ -137,7 +139,9 @@ class TableFile:
         """Yield the rows in batches, with the column names of the file; E404 if it is broken."""
         with self._content_errors():
             if self.kind == "csv":
-                reading = pa.csv.ReadOptions(block_size=PIECE, use_threads=False)
+                reading = pa.csv.ReadOptions(
+                    block_size=PIECE, use_threads=False, encoding=self._encoding
+                )
                 with pa.csv.open_csv(self.path, reading, **self._csv_options()) as reader:
                     yield from reader
             else:
@@ -156,33 +160,64 @@ class TableFile:
             "convert_options": pa.csv.ConvertOptions(column_types=types, strings_can_be_null=False),
         }
 
+    @property
+    def _encoding(self) -> str:
+        """The encoding as PyArrow wants it: it reads UTF-8 without a detour by its own name."""
+        return "utf8" if self.form.codec == "utf-8-sig" else self.form.codec
+
     @contextmanager
     def _content_errors(self) -> Iterator[None]:
         """Convert errors about the content of the file to an E404."""
         try:
             yield
-        except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
+        except (pa.ArrowException, OSError, UnicodeError, csv.Error) as error:
             if getattr(error, "errno", None):  # an error of the file system
                 raise
             reason = (str(error).splitlines() or ["no reason given"])[0][:200]
             way = "check 'format'"
             if self.kind == "csv":
-                way = "check 'separator' and quotes; all rows need equally many fields"
-            if isinstance(error, UnicodeDecodeError) or "UTF8" in reason:
-                reason = "it is not UTF-8 text"
-                way = "write a copy in UTF-8: iconv -f latin1 -t utf-8 FILE > COPY"
+                reason, way = self._what_is_wrong(error, reason)
             raise not_a_table_error(self.path, reason, way) from error
+
+    def _what_is_wrong(self, error: Exception, reason: str) -> tuple[str, str]:
+        """Return why a CSV file is no table, and what to do.
+
+        By default the reason is that of the reader's error.
+        """
+        found = sniff_format(self.path)
+        keys = {"separator": found.separator_of(self.path)}
+        keys = {} if keys["separator"] == self.separator else keys
+        undecoded = isinstance(error, UnicodeError) or "UTF8" in reason
+        line = 0 if undecoded else first_nul(self.path, self.form)
+        if (undecoded or line) and found.codec != self.form.codec:
+            reason = f"it is not {self.form.encoding.upper()} text"
+            return reason, how_to_set({"encoding": found.encoding, **keys})
+        if undecoded:
+            return f"it is not {self.form.encoding.upper()} text", NUL_HELP
+        if line:
+            return f"line {line} has a NUL character", NUL_HELP
+        line, quoted = first_long_row(self.path, self.form, PIECE)
+        if line:
+            reason = f"the row that begins in line {line} has over {PIECE:,} characters"
+            way = "break the lines: each row needs one"
+            return reason, "close the quote that begins there" if quoted else way
+        if keys:
+            return reason, how_to_set(keys)
+        return reason, "check 'separator' and quotes; all rows need equally many fields"
 
     def _header(self) -> list[str]:
         """Return the names in the first line, as written; raise E404 if this is not a CSV file."""
-        path = self.path
-        with path.open("rb") as opened:
-            head = opened.read(_HEAD)
-        if not head.strip() or b"\0" in head:
-            way = "begin with a line of column names, or set 'format: parquet' for a Parquet file"
-            raise not_a_table_error(path, "it is empty or binary", way)
-        with self._content_errors(), path.open(encoding="utf-8-sig", newline="") as text:
-            rows = csv.reader(text, delimiter=self.separator, strict=True)
+        with self.path.open(encoding=self.form.codec, newline="") as text, self._content_errors():
+            head = text.read(PIECE)
+            if "\0" in head or (len(head) == PIECE and not {"\r", "\n"} & {*head}):
+                raise csv.Error("the first line does not end")
+            if self.form.codec != PLAIN.codec and is_utf_8(head, self.form.codec):
+                raise UnicodeError("it is UTF-8 text")
+            if not head.strip():
+                raise not_a_table_error(
+                    self.path, "it is empty", "begin with a line of column names"
+                )
+            rows = csv.reader(io.StringIO(head, newline=""), delimiter=self.separator, strict=True)
             return next((row for row in rows if row), [])
 
 
@@ -204,19 +239,19 @@ def read_own_table(file: TableFile, categorical: Collection[str] = ()) -> pd.Dat
 def _read(file: TableFile, categorical: tuple[str, ...], sha256: str) -> pd.DataFrame:
     del sha256  # part of the cache key: a changed file is read again
     table = file.read()
-    found = typed_columns(file.path, table, table.column_names, categorical)
+    found = typed_columns(file, table, table.column_names, categorical)
     del table
     pa.default_memory_pool().release_unused()
     return found
 
 
 def typed_columns(
-    path: Path, table: pa.Table, names: Collection[str], categorical: Collection[str]
+    file: TableFile, table: pa.Table, names: Collection[str], categorical: Collection[str]
 ) -> pd.DataFrame:
     """Return some columns of a raw table, numeric or text, with index 0..n-1."""
     index, place = pd.RangeIndex(table.num_rows), {n: k for k, n in enumerate(table.column_names)}
     arrays = {
-        name: _typed(path, name, table.column(place[name]), text=name in categorical)
+        name: _typed(file, name, table.column(place[name]), text=name in categorical)
         for name in names
     }
     columns = {
@@ -226,7 +261,7 @@ def typed_columns(
     return pd.DataFrame(columns, index, copy=False)
 
 
-def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:
+def _typed(file: TableFile, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:
     """Return a numeric array, or an object array of text with None for missing values."""
     kind = value_type(column)
     text = text or has_large_integers(column)
@@ -234,10 +269,10 @@ def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDA
         if pa.types.is_integer(column.type) and column.null_count == 0:
             return np.asarray(column.to_numpy())
         return np.asarray(as_doubles(column).to_numpy())
-    _check_type(path, name, column)
-    words = _stripped(path, name, column)
-    numbers = None if text else _parse(words)
-    return _without_empty(words) if numbers is None else _as_integers(numbers)
+    _check_type(file.path, name, column)
+    words = _stripped(file.path, name, column)
+    numbers = None if text else _parse(words, file.form)
+    return _as_text(file, name, words) if numbers is None else _as_integers(numbers)
 
 
 class WordCodes(NamedTuple):
@@ -252,17 +287,19 @@ class WordCodes(NamedTuple):
     numbers: NDArray[np.float64] | None
 
 
-def read_words(path: Path, name: str, column: pa.Array) -> WordCodes:
+def read_words(file: TableFile, name: str, column: pa.Array) -> WordCodes:
     """Return the values of a column as words.
 
     Raises E404 if it holds neither numbers nor text.
     """
-    _check_type(path, name, column)
+    _check_type(file.path, name, column)
     array = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    words = pa.concat_arrays([_stripped(path, name, array.dictionary), pa.array([""])])
+    words = pa.concat_arrays([_stripped(file.path, name, array.dictionary), pa.array([""])])
     codes = pc.fill_null(array.indices.cast(pa.int64()), len(words) - 1).to_numpy()
-    numbers = _parse(words)
-    return WordCodes(codes, _without_empty(words), None if numbers is None else numbers[codes])
+    numbers = _parse(words, file.form)
+    return WordCodes(
+        codes, _as_text(file, name, words), None if numbers is None else numbers[codes]
+    )
 
 
 def _check_type(path: Path, name: str, column: Any) -> None:
@@ -308,24 +345,35 @@ def _word(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _without_empty(words: Any) -> NDArray[np.object_]:
-    """Return an Arrow array of text as objects, None for an empty word."""
+def _as_text(file: TableFile, name: str, words: Any) -> NDArray[np.object_]:
+    """Return an Arrow array of text as objects, None for an empty word; E404 for NUL characters."""
+    if pc.any(pc.match_substring(words, "\0")).as_py():
+        reason = f"column '{name}' has a NUL character"
+        if file.kind == "csv":
+            reason = f"line {first_nul(file.path, file.form)} has a NUL character"
+        raise not_a_table_error(file.path, reason, NUL_HELP)
     found = words.to_numpy(zero_copy_only=False)
     found[np.equal(found, "")] = None
     return np.asarray(found)
 
 
-def _parse(words: Any) -> NDArray[np.float64] | None:
+def _parse(words: Any, form: TextFormat) -> NDArray[np.float64] | None:
     """Return the numbers that words represent, NaN for "".
 
     None if a word is not a number, or a code that other words would equal as a number.
     """
-    numbers = None
+    numbers, plain = None, form.has_plain_numbers
     for some in (words[:_FEW_WORDS], words):
-        numbers = _cast(some)
+        numbers = _cast(some) if plain else None
         if numbers is None:
-            unsigned = pc.replace_substring_regex(some, r"^\+([0-9.])", r"\1")
-            numbers = _cast(pc.if_else(pc.equal(some, ""), pa.scalar(None, pa.string()), unsigned))
+            empty = pc.equal(some, "")
+            if plain:
+                unsigned = pc.replace_substring_regex(some, r"^\+([0-9.])", r"\1")
+                numbers = _cast(pc.if_else(empty, pa.scalar(None, pa.string()), unsigned))
+            else:
+                numbers = spelled_numbers(some, form)
+                gaps = empty.to_numpy(zero_copy_only=False).astype(bool)
+                numbers = None if (np.isnan(numbers) & ~gaps).any() else numbers
         if numbers is None:
             return None
     codes = words.filter(pc.match_substring_regex(words, _CODE)).to_pylist()
@@ -391,22 +439,18 @@ def _as_integers(values: NDArray[np.float64]) -> NDArray[np.float64] | NDArray[n
     return values
 
 
-SEPARATOR_HELP = "columns seem to be separated by {mark}: use --separator {mark}"
-
-
-def read_table_file(
-    path: Path, separator: str | None, read: Callable[[TableFile], Any] = TableFile.read
-) -> Any:
-    """Return what `read` makes of a table's file, by default the raw table.
+def read_table_file(path: Path, form: TextFormat) -> tuple[TableFile, pa.Table]:
+    """Return a file in a format, and its raw table.
 
     Raises
     ------
     FaultError
-        E104 for an invalid separator; E404 or E405 for a file that cannot be read as a table.
+        E104 for an invalid format; E404 or E405 for a file that cannot be read as a table.
     """
     with read_errors(str(path)):
         check_is_file(str(path), path, "give the path of a CSV or Parquet file")
-        return read(TableFile.of(path, None, separator))
+        file = TableFile.of(path, form)
+        return file, file.read()
 
 
 def format_of_output(table: Path, output: Path | None) -> str:
@@ -437,27 +481,39 @@ def format_of_output(table: Path, output: Path | None) -> str:
     return form
 
 
-def table_bytes(table: pa.Table, origin: Path, output: Path | None, separator: str | None) -> bytes:
+def table_bytes(table: pa.Table, origin: TableFile, output: Path | None) -> bytes:
     """Return the table as bytes in the format of the output; CSV has quotes only where needed.
+
+    CSV is written as the file `origin`, which the table comes from, writes or would write it.
 
     Raises
     ------
     FaultError
-        E104 as `format_of_output`; E404 for a column that cannot be written as text. `origin` is
-        the file that the table comes from.
+        E104 as `format_of_output`, and for text that the encoding cannot represent; E404 for a
+        column that cannot be written as text.
     """
-    form = format_of_output(origin, output)
+    form = format_of_output(origin.path, output)
     if form == "parquet":
         buffer = io.BytesIO()
         pa.parquet.write_table(table, buffer)
         return buffer.getvalue()
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
-        with _check_representable(origin, name):
-            columns.append(column.to_pylist())
+        with _check_representable(origin.path, name):
+            values = column.to_pylist()
+        if origin.form.decimal != PLAIN.decimal and pa.types.is_floating(value_type(column)):
+            values = [
+                each if each is None else str(each).replace(".", origin.form.decimal)
+                for each in values
+            ]
+        columns.append(values)
     text = io.StringIO()
-    mark = separator_of(output or origin) if separator is None else separator
+    mark = origin.form.separator_of(output or origin.path)
     writer = csv.writer(text, delimiter=mark, lineterminator="\n")
     writer.writerow(table.column_names)
     writer.writerows(zip(*columns, strict=True))
-    return text.getvalue().encode()
+    try:
+        return text.getvalue().encode(origin.form.encoding)
+    except UnicodeEncodeError as error:
+        message = f"{error.object[error.start]!r} cannot be written in {origin.form.encoding}"
+        raise FaultError(Diagnostic("E104", message, how_to_set({"encoding": "utf-8"}))) from error

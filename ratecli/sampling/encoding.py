@@ -13,6 +13,7 @@ import pandas as pd
 
 from ratecli.datasets.columns import ColumnKind, as_array
 from ratecli.datasets.encode import Encoder, columns_as_known, encode_new_rows
+from ratecli.datasets.text_format import PLAIN, TextFormat
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.models.base import Classifier, Features
 from ratecli.models.composed import append_memberships, rows_without_group
@@ -95,15 +96,20 @@ class Encoding:
         Number of copies of each row (`sampling.rows`).
     words
         The values of those of these columns that are text, unless there are more than `MAX_WORDS`.
+    form
+        How the files of the tables write rows and numbers.
     """
 
     encoder: Encoder
     others: Mapping[str, ColumnKind]
     levels: int = 1
     words: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    form: TextFormat = PLAIN
 
     @classmethod
-    def of(cls, encoder: Encoder, columns: Mapping[str, Any], levels: int) -> Encoding:
+    def of(
+        cls, encoder: Encoder, columns: Mapping[str, Any], levels: int, form: TextFormat = PLAIN
+    ) -> Encoding:
         """Return the encoding; `columns` are (n,) arrays, with dtype object for text."""
         others, words = dict[str, ColumnKind](), dict[str, Sequence[str]]()
         for name in [name for name in columns if name not in encoder.kinds]:
@@ -113,12 +119,13 @@ class Encoding:
                 found = pd.Series(column).dropna().unique().tolist()
                 if len(found) <= MAX_WORDS and _is_words(found):
                     words[name] = sorted(found)
-        return cls(encoder, others, levels, words)
+        return cls(encoder, others, levels, words, form)
 
     def text(self) -> str:
         """Return the encoding as JSON for `from_json`."""
         others = {"others": dict(self.others), "levels": self.levels, "words": dict(self.words)}
-        return json.dumps(self.encoder.as_json() | others)
+        form = {"format": self.form.stated()} if self.form != PLAIN else {}
+        return json.dumps(self.encoder.as_json() | others | form)
 
     @classmethod
     def from_json(cls, content: object) -> Encoding:
@@ -131,8 +138,9 @@ class Encoding:
             case {"others": dict(others), "levels": int(levels), **more} if levels >= 1:
                 words: Any = more.get("words", {})
                 lists = isinstance(words, dict) and all(map(_is_words, words.values()))
+                form: Any = more.get("format", {})
                 if lists and all(kind in ("number", "text") for kind in others.values()):
-                    return cls(encoder, others, levels, words)
+                    return cls(encoder, others, levels, words, TextFormat.of(form))
         raise ValueError("its description of the rows is not valid")
 
     def kind(self, column: str) -> ColumnKind | None:
@@ -175,7 +183,7 @@ class Encoding:
         FaultError
             E205 for a missing column, E407 or E411 for values that differ in kind from training.
         """
-        known = columns_as_known(frame, self.columns_for(classifier), names)
+        known = columns_as_known(frame, self.columns_for(classifier), names, self.form)
         warnings: list[Diagnostic] = []
         if matrix is None:
             matrix, warnings = encode_new_rows(self.encoder, known)

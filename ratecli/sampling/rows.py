@@ -25,6 +25,7 @@ from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
 from ratecli.datasets.registry import import_function, true_returns
 from ratecli.datasets.table import Table
+from ratecli.datasets.text_format import PLAIN, TextFormat
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import TrialResult, random_stream
 from ratecli.models.base import Array, Classifier, Features, append_columns
@@ -103,6 +104,12 @@ class ExperimentData:
     @property
     def entries(self) -> dict[str, DatasetEntry]:
         return {item.name: item.entry for item in self.items}
+
+    @property
+    def text_format(self) -> TextFormat:
+        """How the files of tables write rows and numbers; the default if they differ."""
+        forms = {entry.text_format for entry in self.entries.values()}
+        return forms.pop() if len(forms) == 1 else PLAIN
 
     @property
     def levels(self) -> int:
@@ -371,7 +378,7 @@ def _stack_trial_data(
     )
     if (logs := logs_of(named, sample, X, encoder.layout)) is not None:
         sample = replace(sample, logs=logs)
-    encoding = Encoding.of(encoder, stacked.columns, levels).text()
+    encoding = Encoding.of(encoder, stacked.columns, levels, data.text_format).text()
     X = X if levels == 1 else features_at_levels(X, levels)
     layout = encoder.layout
     if levels > 1:
@@ -516,6 +523,9 @@ def _load_streamed(data: ExperimentData, seed: int, deployed: str | None) -> Tri
         for name, column in table.columns.items()
         if name not in encoder.kinds
     }
-    X, encoding = np.zeros((len(sample), 0)), Encoding(encoder, others).text()
+    X, encoding = (
+        np.zeros((len(sample), 0)),
+        Encoding(encoder, others, form=entry.text_format).text(),
+    )
     sample = _with_decisions(sample, deployed, ExperimentData((item,), Path()))
     return TrialData(sample, X, encoding=encoding, stream=stream)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ratecli.datasets import tables
 from ratecli.datasets.load import OwnFiles
-from ratecli.rates.syntax import parse_number
+from ratecli.datasets.notation import other_notation_error, spelled_numbers
 from ratecli.streaming.store import (
     FACTS_FILE,
     RECORDS_FILE,
@@ -38,7 +38,7 @@ MAX_DISTINCT_NUMBERS = 64
 """Largest number of distinct numbers in a column that are listed."""
 WEIGHT_RANGE = (1e-9, 1e9)
 """Smallest and largest weight of a row, because sums over streamed rows use single precision."""
-RECORDS_VERSION = 7
+RECORDS_VERSION = 8
 """Increased when the records of the same files, or the facts about their columns, change."""
 BLOCK_ROWS = 2**12
 """Rows of records that are filled at once, so that they stay in the CPU's cache."""
@@ -59,7 +59,7 @@ def open_or_write_store(
         E404 if a file cannot be read as a table, E413 if records cannot be stored.
     """
     first = own.files[0]
-    key = [RECORDS_VERSION, own.sums, first.kind, first.separator, sorted(categorical)]
+    key = [RECORDS_VERSION, own.sums, first.kind, asdict(first.form), sorted(categorical)]
     name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
     folder = (streamed_tables_folder() / name).absolute()
     found = open_record_store(folder)
@@ -125,11 +125,11 @@ def _scan_and_write(
     FaultError
         E404 if a file cannot be read as a table.
     """
-    path, rows, names = own.files[0].path, 0, common_names(own)
-    scans = {name: ColumnScan(path, name, categorical=name in categorical) for name in names}
+    first, rows, names = own.files[0], 0, common_names(own)
+    scans = {name: ColumnScan(first, name, categorical=name in categorical) for name in names}
 
     def scanned() -> RecordStore:
-        return RecordStore(path, rows, tuple(scan.result() for scan in scans.values()))
+        return RecordStore(first.path, rows, tuple(scan.result() for scan in scans.values()))
 
     for batch in chain.from_iterable(each.batches() for each in own.files):
         columns = zip(names, batch.columns, strict=True)
@@ -139,7 +139,7 @@ def _scan_and_write(
         _write_records(file, layout, pieces, batch.num_rows)
         progress(rows)
     if layout is None or not rows:
-        raise tables.no_rows_error(path)
+        raise tables.no_rows_error(first.path)
     return layout, scanned(), {name for name, scan in scans.items() if scan.large}
 
 
@@ -184,8 +184,8 @@ class ColumnScan:
         doubles do not represent exactly.
     """
 
-    def __init__(self, path: Path, name: str, *, categorical: bool) -> None:
-        self.path, self.categorical, self.numeric = path, categorical, not categorical
+    def __init__(self, file: tables.TableFile, name: str, *, categorical: bool) -> None:
+        self.file, self.categorical, self.numeric = file, categorical, not categorical
         self.facts, self.number_type, self.large = ColumnFacts(name), False, False
         self.levels: dict[str | None, int] | None = {}
         self.distinct: NumberArray | None = np.zeros(0)
@@ -199,7 +199,7 @@ class ColumnScan:
             self.number_type, numbers = True, _read_numbers(array)
             self.large |= tables.has_large_integers(array)
         else:
-            words = tables.read_words(self.path, self.facts.name, array)
+            words = tables.read_words(self.file, self.facts.name, array)
             codes = self._add_words(words, start)
             self.numeric &= words.numbers is not None
             numbers = words.numbers if self.numeric else None
@@ -217,16 +217,14 @@ class ColumnScan:
             place[occur] = [levels.setdefault(w, len(levels)) for w in piece.words[occur].tolist()]
             codes = place[piece.codes]
             if len(levels) > MAX_TEXT_LEVELS:
+                facts.other_notation = self._other_notation()
                 self.levels = codes = None
         if piece.numbers is not None:
             facts.present += int((~np.isnan(piece.numbers)).sum())
             return codes
         known = [word is not None for word in piece.words]
-        stray = [
-            there and np.isnan(parse_number(word))
-            for there, word in zip(known, piece.words, strict=True)
-        ]
-        rows = np.array(stray)[piece.codes]
+        numbers = spelled_numbers(pa.array(piece.words, pa.string()), self.file.form)
+        rows = (known & np.isnan(numbers))[piece.codes]
         if not facts.strays.many and rows.any():
             facts.first_stray = str(piece.words[piece.codes[np.argmax(rows)]])
         facts.strays = facts.strays.including(rows, start)
@@ -257,8 +255,16 @@ class ColumnScan:
             return replace(self.facts, is_text=False, values=values)
         if self.number_type:
             reason = f"column '{self.facts.name}' holds numbers in one file and text in another"
-            raise tables.not_a_table_error(self.path, reason, "store it as text in all files")
-        return replace(self.facts, values=None if self.levels is None else list(self.levels))
+            raise tables.not_a_table_error(self.file.path, reason, "store it as text in all files")
+        if self.levels is None:
+            return self.facts
+        other = self._other_notation()
+        return replace(self.facts, values=list(self.levels), other_notation=other)
+
+    def _other_notation(self) -> tuple[str, str] | None:
+        """Return message and hint of the error if the words are numbers in another notation."""
+        error = other_notation_error(self.facts.name, self.levels or (), self.file.form)
+        return None if error is None else (error.message, error.help or "")
 
 
 def _read_numbers(array: pa.Array) -> NumberArray:

@@ -50,6 +50,8 @@ class ColumnFacts:
     strays, first_stray
         The rows of a text column with a word that is neither a number nor marks a missing value,
         and the first such word.
+    other_notation
+        Message and hint of the error if the words of a text column are numbers in another notation.
     single
         Whether no number changes when it is stored in single precision.
     missing, infinite, no_weight
@@ -64,6 +66,7 @@ class ColumnFacts:
     present: int = 0
     strays: CellCounts = field(default_factory=CellCounts)
     first_stray: str = ""
+    other_notation: tuple[str, str] | None = None
     single: bool = True
     missing: CellCounts = field(default_factory=CellCounts)
     infinite: CellCounts = field(default_factory=CellCounts)

@@ -18,6 +18,7 @@ from ratecli.datasets.columns import (
 )
 from ratecli.datasets.entry import MISSING_TO_MEAN, DatasetEntry
 from ratecli.datasets.load import feature_names, find_own_files, text_weight_error
+from ratecli.datasets.notation import OR_TEXT
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.streaming.scan import (
     MAX_DISTINCT_NUMBERS,
@@ -75,6 +76,9 @@ class StreamedTable:
         for name in self.features:
             if name not in self.constants and (fault := _feature_error(self.columns[name], entry)):
                 raise FaultError(fault)
+        for name in self.columns.keys() & {*entry.number_columns}:
+            if other := self.columns[name].other_notation:
+                raise FaultError(Diagnostic("E411", *other))
         for name in self.columns.keys() & dict(entry.slices).keys():
             check_splits_rows(self.columns[name])
         if entry.weight is not None:
@@ -143,6 +147,9 @@ def _feature_error(column: ColumnFacts, entry: DatasetEntry) -> Diagnostic | Non
     if not column.is_text:
         means = entry.missing == MISSING_TO_MEAN
         return missing_cells_error(name, column.missing, column.infinite, means=means)
+    if name not in entry.categorical and column.other_notation:
+        message, hint = column.other_notation
+        return Diagnostic("E411", message, hint + OR_TEXT)
     if name not in entry.categorical and strays.many:
         known = [each for each in column.levels if each]
         distinct = len(known) if column.kept else FEW_LEVELS + 1

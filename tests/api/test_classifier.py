@@ -709,3 +709,11 @@ def test_codes_are_categories_and_large_integers_are_not_merged():
     model = RateConstrainedClassifier(encode=True).fit(X, y)
     with pytest.warns(RatecliWarning, match="W404: column 'zip': 40 rows with a value"):
         model.predict(X.assign(zip="124"))
+
+
+def test_numbers_that_pandas_did_not_recognize_are_no_categories():
+    X, y = people(300)
+    words = X.assign(income=X["income"].map("{:.1f}".format).str.replace(".", ","))
+    with pytest.raises(ValueError, match=r"pandas.read_csv\(FILE, decimal=','\)"):
+        RateConstrainedClassifier().fit(words, y)
+    RateConstrainedClassifier().fit(words.astype({"income": "category"}), y)

@@ -196,14 +196,17 @@ def test_parquet_and_odd_column_names(folder, cli):
     rows = people().rename(columns={"sex": 'who "is" it', "job": "métier: no", "hours": "a,b"})
     table = pa.Table.from_pandas(rows, preserve_index=False)
     pa.parquet.write_table(table, folder / "t.parquet")
-    rows.to_csv(folder / "t.csv", index=False, sep=";")
     options = ("--by", 'who "is" it', "--label", "hired", "--filter", "f")
     assert cli("filter", "t.parquet", *options, "-o", "kept.parquet").code == 0
     kept = pa.parquet.read_table(folder / "kept.parquet")
     assert kept.schema.equals(table.schema)
-    answer = cli("filter", "t.csv", *options, "-o", "kept.csv", "--separator", ";")
+    rows.to_csv(folder / "t.csv", index=False, sep=";", decimal=",", encoding="utf-16")
+    signs = ("--separator", ";", "--encoding", "utf-16")
+    assert "--decimal ," in cli("filter", "t.csv", *options, *signs).err
+    answer = cli("filter", "t.csv", *options, "-o", "kept.csv", *signs, "--decimal", ",")
     assert answer.code == 0
-    same = pd.read_csv(folder / "kept.csv", sep=";", keep_default_na=False)
+    form = {"sep": ";", "decimal": ",", "encoding": "utf-16"}
+    same = pd.read_csv(folder / "kept.csv", keep_default_na=False, **form)
     pd.testing.assert_frame_equal(same, kept.to_pandas())
 
 

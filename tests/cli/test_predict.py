@@ -108,6 +108,29 @@ def test_parquet_and_other_separators(folder, cli, rows):
         assert pd.read_csv(io.StringIO(text), sep=separator).score.tolist() == known.score.tolist()
 
 
+def test_a_model_reads_the_format_of_its_table_or_a_stated_one(folder, cli, rows):
+    """The scores are those of the same model trained on the plain table."""
+    rows = rows[["x", "z", "job", "y"]]
+    rows.to_csv(folder / "plain.csv", index=False)
+    rows.to_csv(folder / "other.csv", index=False, sep=";", decimal=",", encoding="utf-16")
+    stated = {"plain": "", "other": "separator: ';', decimal: ',', encoding: utf-16, "}
+    for name, keys in stated.items():
+        data = f"{{t: {{path: {name}.csv, {keys}label: y}}}}"
+        lines = [f"name: {name}", f"datasets: {data}", "algorithms: [unconstrained]", "seeds: 1"]
+        (folder / f"{name}.yaml").write_text("\n".join(lines))
+        assert cli("run", f"{name}.yaml", "-q", "-j", 1).code == 0
+    known = read(cli("predict", trial("unconstrained", "plain"), "plain.csv").out)
+    model = trial("unconstrained", "other")
+    assert cli("predict", model, "other.csv", "-o", "out.csv").code == 0
+    form = {"sep": ";", "decimal": ",", "encoding": "utf-16", "keep_default_na": False}
+    same = pd.read_csv(folder / "out.csv", **form)
+    pd.testing.assert_frame_equal(same, known)
+    options = ("--separator", ",", "--decimal", ".", "--encoding", "utf-8")
+    assert read(cli("predict", model, "plain.csv", *options).out).equals(known)
+    assert "--encoding utf-8" in cli("predict", model, "plain.csv").err
+    assert "--decimal ." in cli("predict", model, "plain.csv", *options[:2], *options[4:]).err
+
+
 @pytest.mark.usefixtures("rows")
 def test_prefix_of_added_columns(folder, cli):
     assert cli("predict", trial("unconstrained"), "people.csv", "-o", "one.csv").code == 0
@@ -121,6 +144,7 @@ def test_prefix_of_added_columns(folder, cli):
 
 TABLES = {
     "semicolons": "x;z;job;zip\n1;2;smith;01\n",
+    "commas": "x;z;job;zip\n1,5;2;smith;01\n",
     "misfit": "X,z,zip,sex\n1,old,01,F\n1,2,02,M\n",
     "digits": "x,z,job,zip\n1,\u0663,smith,01\n",
     "empty": "x,z,job,zip\n",
@@ -128,7 +152,8 @@ TABLES = {
 MODEL = trial("unconstrained")
 MAJORIZE = trial("majorize")
 REFUSED = [
-    ([MODEL, "semicolons.csv"], 2, "use --separator ';'"),
+    ([MODEL, "semicolons.csv"], 2, "--separator ';'"),
+    ([MODEL, "commas.csv", "--separator", ";"], 4, "--decimal ,)\n"),
     ([MODEL, "misfit.csv", "-o", "out.csv"], 2, "did you mean 'X'? columns: X, sex, z, zip"),
     ([MODEL, "digits.csv"], 4, "held numbers in training, but has '\u0663'"),
     ([MODEL, "empty.csv"], 4, "error[E404]: 'empty.csv' is not a table: it has no rows"),

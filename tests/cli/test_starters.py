@@ -305,6 +305,7 @@ def test_a_goal_without_groups(folder, table, cli):
         (None, ["--label", "aproved"], ("E205", "did you mean 'approved'?")),
         (with_cell("age", "inf", 5), ["--positive", "yes"], ("E407", "'age'")),
         (None, ["--separator", ";"], ("E205", "columns: id,sex")),
+        (None, ["--decimal", ";"], ("E104", "cannot be the decimal sign")),
         (None, ["--separator", ";;"], ("E104", "cannot separate columns")),
         (None, ["--data", "nowhere.csv"], ("E405", "does not exist")),
     ],
@@ -352,13 +353,38 @@ def test_the_table_is_found_from_any_folder(folder, cli):
     assert cli("validate", "../exp/exp.yaml").code == 0
 
 
-def test_other_separators_are_kept(folder, table, cli):
+@pytest.mark.parametrize(
+    ("keys", "change"),
+    [
+        ({"separator": ";"}, {",": ";"}),
+        ({"separator": "\t", "encoding": "utf-16"}, {",": "\t"}),
+        ({"separator": "|", "decimal": ",", "encoding": "cp1252"}, {",": "|", ".": ",", "b": "ß"}),
+        ({}, {}),
+    ],
+)
+def test_the_format_of_a_table_is_recognized(folder, table, cli, keys, change):
     path = table()
-    path.write_text(path.read_text().replace(",", ";"))
-    assert "use --separator ';'" in cli(*own("--positive", "yes")).err
-    assert cli(*own("--positive", "yes", "--separator", ";")).code == 0
-    assert load_experiment(folder / "exp.yaml")[0].datasets["table"].separator == ";"
+    text = path.read_text().translate(str.maketrans(change))
+    path.write_text(text, encoding=keys.get("encoding"))
+    answer = cli(*own("--positive", "yes"))
+    assert answer.code == 0
+    assert answer.out.startswith("format   ") == bool(keys)
+    written = load_experiment(folder / "exp.yaml")[0].datasets["table"].options()
+    formats = ("separator", "decimal", "thousands", "encoding")
+    assert {key: written[key] for key in formats if key in written} == keys
     assert cli("validate", "exp.yaml").code == 0
+
+
+@pytest.mark.parametrize(("mark", "key"), [(",", "thousands"), (";", "decimal")])
+def test_a_sign_with_two_meanings_is_reported(folder, cli, mark, key):
+    rows = [f'"{k % 7 + 1},{k:03}"{mark}{k % 2}{mark}{k % 3 > 0:d}\n' for k in range(300)]
+    (folder / "t.csv").write_text(f"x{mark}g{mark}y\n" + "".join(rows))
+    answer = cli("init", "--data", "t.csv", "--label", "y", "--group", "g")
+    assert f'{key} ","' in answer.out
+    other = {"decimal": "thousands", "thousands": "decimal"}[key]
+    assert f'if they mean something else, set {other}: ","' in answer.out
+    stated = cli("init", "-", "--data", "t.csv", "--label", "y", "--group", "g", f"--{other}", ",")
+    assert f"{other}: ','" in stated.out
 
 
 @pytest.mark.parametrize(
@@ -532,9 +558,7 @@ def test_a_table_whose_columns_are_all_used(folder, cli):
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ([f"{k},5" for k in range(100)], "numbers with a decimal comma: write them with a point"),
-        ([f"{k},250" for k in range(1, 100)], "numbers with commas between thousands: write them"),
-        ([f"0,{k}" for k in range(100, 200)], "numbers with a decimal comma: write them"),
+        ([f"{k},5" for k in range(100)], "numbers with other signs than in other columns"),
         ([f"c{k}" for k in range(100)], "100 different texts: probably a row ID"),
         (
             [*map(str, range(99)), "unknown"],
@@ -545,7 +569,7 @@ def test_a_table_whose_columns_are_all_used(folder, cli):
     ],
 )
 def test_why_a_text_is_left_out(folder, cli, values, reason):
-    rows = [f"{k % 13};{value};{k % 2};{'ab'[k % 3 > 0]}" for k, value in enumerate(values)]
+    rows = [f"{k % 13}.5;{value};{k % 2};{'ab'[k % 3 > 0]}" for k, value in enumerate(values)]
     (folder / "t.csv").write_text("\n".join(["x;word;y;g", *rows]) + "\n", encoding="utf-8")
     answer = cli("init", "--data", "t.csv", "--separator", ";", "--label", "y", "--group", "g")
     assert f'left out "word": {reason}' in answer.out

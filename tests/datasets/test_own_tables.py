@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from entries import load_entry_table, table_digest
+from entries import load_entry_table, read_streamed_table, table_digest
 
 from ratecli.errors import Diagnostic, FaultError
 
@@ -330,4 +331,126 @@ def test_numeric_label(base: Path):
 def test_a_table_in_another_encoding_is_said_to_be_so(base, rows):
     found = fault(base, b"sex,paid\n" + b"F,yes\n" * rows + "M\xe4nnlich,no\n".encode("latin-1"))
     assert (found.code, found.message) == ("E404", "'t.csv' is not a table: it is not UTF-8 text")
-    assert "iconv -f latin1 -t utf-8" in found.help
+    assert found.help == 'set encoding: "cp1252" (for a command: --encoding cp1252)'
+
+
+FORMATS = {
+    "cp1252": (";", ",", "."),
+    "utf-8-sig": (";", ",", "\u202f"),
+    "utf-16": ("\t", ".", "\u2019"),
+    "utf-16-le": ("|", ",", " "),
+    "utf-8": (",", ".", ","),
+}
+
+
+@pytest.mark.parametrize(("encoding", "signs"), FORMATS.items())
+@pytest.mark.parametrize("stream", [False, True])
+def test_numbers_and_texts_are_those_of_the_plain_table(base: Path, encoding, signs, stream):
+    rows = [[1234567.5, 0.25, "Köln"], [-950.0, 26.0, "Ulm"], [12000.0, -3.5, "Köln"]]
+    mark, decimal, thousands = signs
+    marks = str.maketrans({",": thousands, ".": decimal})
+    words = [[f"{each:,}".translate(marks) for each in row[:2]] + row[2:] for row in rows]
+    with (base / "t.csv").open("w", encoding=encoding, newline="") as file:
+        csv.writer(file, delimiter=mark).writerows([["größe", "b", "c"], *words])
+    thousands = {"\u202f": " ", "\u2019": "'"}.get(thousands, thousands)
+    keys = {"separator": mark, "decimal": decimal, "thousands": thousands, "encoding": encoding}
+    options = {"path": "t.csv", **keys}
+    if stream:
+        columns = read_streamed_table({**options, "stream": True}, base).columns
+        assert columns["größe"].values == sorted(row[0] for row in rows)
+        assert columns["c"].values == ["Köln", "Ulm"]
+    else:
+        assert load_entry_table(options, base).frame.values.tolist() == rows
+
+
+@pytest.mark.parametrize(
+    ("words", "keys", "way"),
+    [
+        (["26,0", "3"], {}, 'set decimal: ","'),
+        (["26,0", "1.234,5"], {}, 'set decimal: ",", thousands: "."'),
+        (["1,234", "7,000"], {}, 'set thousands: "," (for a command: --thousands ,) or'),
+        (["1 234.5", "7"], {}, "set thousands: \" \" (for a command: --thousands ' ')"),
+        (["0,125", "0,25"], {}, 'set decimal: ","'),
+        (["26.5", "3"], {"decimal": ","}, 'set decimal: "."'),
+        (["1'234", "?"], {"decimal": ","}, 'set thousands: "\'"'),
+        (["26,5", "26.5"], {}, "write all numbers alike"),
+        ([f"{k},5" for k in range(50)] + ["unknown"], {}, 'set decimal: ","'),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_numbers_with_other_signs_are_never_categories(base: Path, words, keys, way, stream):
+    write(base, "x;y\n" + "".join(f"{word};{k % 2}\n" for k, word in enumerate(words)))
+    options = {"path": "t.csv", "label": "y", "separator": ";", **keys}
+    with pytest.raises(FaultError) as caught:
+        read_streamed_table({**options, "stream": True}, base) if stream else load_entry_table(
+            options, base
+        )
+    (found,) = caught.value.faults
+    assert found.code == "E411"
+    assert found.message.startswith("column 'x' holds numbers that are written as '")
+    assert found.help.startswith(way)
+    assert found.help.endswith("or name the column under 'categorical' or 'drop'")
+    table = load_entry_table({**options, "categorical": ["x"]}, base)
+    assert table.frame["x"].dropna().isin(words).all()
+
+
+@pytest.mark.parametrize("words", [["a,b", "c,d"], ["1,2,3", "4,5,6"], ["12.05.2020", "1.2.2021"]])
+def test_other_texts_remain_categories(base: Path, words):
+    write(base, "x;y\n" + "".join(f"{word};1\n{word};0\n" for word in words))
+    table = load_entry_table({"path": "t.csv", "label": "y", "separator": ";"}, base)
+    assert sorted(set(table.frame["x"])) == sorted(words)
+
+
+@pytest.mark.parametrize("role", ["weight", "label"])
+def test_columns_that_must_be_numbers_name_the_sign(base: Path, role):
+    options = {"label": "y", "weight": "x"} if role == "weight" else NUMBER | {"label": "x"}
+    found = fault(base, "x;y;z\n2,5;0;1\n3,5;1;2\n", separator=";", features=["z"], **options)
+    assert (found.code, found.help) == ("E411", 'set decimal: "," (for a command: --decimal ,)')
+
+
+LONG = b"a" * 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"x,y\n1,0\n2\0,1\n", "line 3 has a NUL character"),
+        (b"x,y\n" + b"1,0\n2,1\n" * 50_000 + b"a\0b,1\n", "line 100002 has a NUL character"),
+        (b"x,y\n1,0\n" + bytes(9_000_000), "line 3 has a NUL character"),
+        (b"x,y\n1,0\n" + LONG + b",1\n", "the row that begins in line 3 has over 4,194,304"),
+        (b"x,y," * 2_000_000, "the row that begins in line 1 has over 4,194,304 characters"),
+        (b'x,y\n1,0\n"2,1\n' + b"1,0\n" * 2_000_000, "the row that begins in line 3 has over"),
+        ("é,y\n1,0\n".encode("utf-16"), "it is not UTF-8 text"),
+        ("x,y\n1,0\n".encode("utf-16-be"), "it is not UTF-8 text"),
+        (bytes(range(256)) * 9, "it is not UTF-8 text"),
+    ],
+)
+def test_what_is_wrong_with_a_file(base: Path, text, reason):
+    found = fault(base, text, label="y")
+    assert found.code == "E404"
+    assert found.message.startswith(f"'t.csv' is not a table: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "way"),
+    [
+        ("é,y\n1,0\n".encode("utf-16"), {}, 'set encoding: "utf-16" '),
+        ("é;y\n1,5;0\n".encode("utf-16-be"), {}, 'set encoding: "utf-16-be", separator: ";"'),
+        ("é,y\n1,0\n", {"encoding": "cp1252"}, 'set encoding: "utf-8"'),
+        ("x,y\n1,0\n", {"encoding": "utf-16"}, 'set encoding: "utf-8"'),
+        (b"x,y\n\x81,0\n", {"encoding": "cp1252"}, 'set encoding: "latin-1"'),
+        ("x;y\n1,5;0\n", {}, 'set separator: ";"'),
+        ("x\ty\n1,5\t0\n", {}, "set separator: \"\\t\" (for a command: --separator $'\\t')"),
+    ],
+)
+def test_the_key_of_another_format_is_named(base: Path, text, keys, way):
+    found = fault(base, text, **keys)
+    assert (found.code, found.help[: len(way)]) == ("E404", way)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("encoding", "base64"), ("encoding", "no"), ("thousands", ".")]
+)
+def test_a_format_that_cannot_be(base: Path, key, value):
+    found = fault(base, GOOD, **{key: value})
+    assert (found.code, found.loc) == ("E104", (key,))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +9,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pandas.api.types import is_numeric_dtype
 
 from ratecli.datasets.columns import as_float_array, is_text
+from ratecli.datasets.notation import other_notation_error, spelled_numbers
+from ratecli.datasets.text_format import TextFormat
 from ratecli.experiment.starters.groups import Groups
 from ratecli.experiment.starters.notes import format_counts, format_rows, quoted
 from ratecli.experiment.starters.options import StarterOptions
 from ratecli.rates.resolve import MIN_ROWS
 from ratecli.rates.sample import Floats
-from ratecli.rates.syntax import SPLITS, is_date, parse_number
+from ratecli.rates.syntax import SPLITS, is_date
 
 MAX_FEATURES_SHOWN = 12
 FEW_DATES = 10
@@ -27,9 +29,6 @@ MAX_CATEGORIES = 50
 """Maximum number of values of a text column to be used as a feature, one indicator each."""
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
 """Texts that are dates, perhaps with a time."""
-THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(,\d{3})+")
-"""Numbers with commas between thousands; `0,125` has a decimal comma."""
-DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 WEIGHT = re.compile(r'"(.*[ _])?weight"', re.IGNORECASE)
 ID = re.compile(r"(.*[ _-])?(id|ID|Id|key)|.*[a-z]I[dD]")
 """Names of columns that identify rows."""
@@ -153,8 +152,10 @@ class Features:
         }
 
 
-def find_features(frame: pd.DataFrame, request: StarterOptions, groups: Groups) -> Features:
-    """Return the features of a table, and why other columns are none."""
+def find_features(
+    frame: pd.DataFrame, request: StarterOptions, groups: Groups, form: TextFormat
+) -> Features:
+    """Return the features of a table in a format, and why other columns are none."""
     # a regressor can hardly equalize the mean errors of groups that it does not know
     hidden = () if request.target else request.group
     others = [name for name in request.columns if name in hidden or name not in request.group]
@@ -167,7 +168,7 @@ def find_features(frame: pd.DataFrame, request: StarterOptions, groups: Groups) 
         used = columns.drop(columns=[*columns])
     else:
         reasons = {
-            str(each): OTHER_PARTS if _has_parts(column) else _unusable_reason(column)
+            str(each): OTHER_PARTS if _has_parts(column) else _unusable_reason(column, form)
             for each, column in columns.items()
         }
         left_out = {each: reason for each, reason in reasons.items() if reason}
@@ -189,7 +190,7 @@ def _is_code(column: pd.Series, groups: Groups) -> bool:
     return known.nunique() > 2 and bool((known % 1 == 0).all())
 
 
-def _unusable_reason(column: pd.Series) -> str:
+def _unusable_reason(column: pd.Series, form: TextFormat) -> str:
     """Return why a column cannot be a feature as it is, "" if it can."""
     if len(column.drop_duplicates()) == 1:
         return "the same value in all rows" if column.notna().all() else "empty"
@@ -199,15 +200,12 @@ def _unusable_reason(column: pd.Series) -> str:
             way = "dates: to train with them, add numbers such as a year or an age"
             newest = f"; `split: {{order: {quoted(column.name)}, test: 1/3}}` tests on the newest"
             return way + newest * all(map(is_date, words))
+        if other_notation_error(str(column.name), words, form):
+            return f"numbers with other signs than in other columns, such as {quoted(words[0])}"
         if len(words) <= MAX_CATEGORIES:
             return ""
-        if all(map(THOUSANDS.fullmatch, words)):
-            way = "write them without (pandas: read_csv(FILE, thousands=','))"
-            return f"numbers with commas between thousands: {way}"
-        if all(map(DECIMAL_COMMA.fullmatch, words)):
-            way = "write them with a point (pandas: read_csv(FILE, decimal=','))"
-            return f"numbers with a decimal comma: {way}"
-        others = [word for word in words if math.isnan(parse_number(word))]
+        strays = np.isnan(spelled_numbers(pa.array(words, pa.string()), form))
+        others = [word for word, stray in zip(words, strays, strict=True) if stray]
         if 0 < len(others) <= MAX_STRAY_SHARE * len(words):
             return f"numbers, except for {quoted(others[0])}: leave such cells empty"
         if len(words) < len(column):

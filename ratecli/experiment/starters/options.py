@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ratecli.datasets.text_format import FORMAT_KEYS
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.catalogue import DEFAULT_TEMPLATE, template_summaries, template_text
 from ratecli.rates.syntax import parse_number
@@ -51,8 +52,8 @@ class StarterOptions:
         The word for a positive decision in that column; None if it has the words of the label.
     positive
         The positive value of the label; None if the labels are 0 and 1, or false and true.
-    separator
-        The separator of columns; None for the default of the file type.
+    separator, decimal, thousands, encoding
+        How the table writes rows and numbers; None to look at the table.
     """
 
     path: Path
@@ -67,6 +68,9 @@ class StarterOptions:
     deployed_positive: str | None = None
     positive: str | None = None
     separator: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    encoding: str | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -76,13 +80,9 @@ class StarterOptions:
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """Raise E205 if an option names a column that the table lacks, E411 if it is the label."""
-        from ratecli.datasets import tables as own  # noqa: PLC0415 (slow to import)
-
         for name in self.columns:
             if name not in columns:
                 hint = did_you_mean(name, columns, "columns")
-                if mark := own.guess_separator(columns):
-                    hint = own.SEPARATOR_HELP.format(mark=repr(mark))
                 raise FaultError(Diagnostic("E205", f"'{self.data}' has no column '{name}'", hint))
         label = self.label or self.target
         if label and label in (*self.group, self.score, self.deployed):
@@ -111,8 +111,8 @@ class StarterOptions:
 
     def _checked_template(self) -> str:
         """Return the name of the template; raise E104 if it is unknown or needs a table."""
-        needing = ("label", "target", "group", "goal", "score", "deployed", "positive", "separator")
-        for name in needing:
+        needing = ("label", "target", "group", "goal", "score", "deployed", "positive")
+        for name in (*needing, *FORMAT_KEYS):
             if getattr(self, name):
                 raise _refusal(f"--{name} needs a table", "add --data CSV")
         name, known = self.template or DEFAULT_TEMPLATE, template_summaries()
@@ -136,15 +136,14 @@ class StarterOptions:
                 hint = "leave it out, or use --label"
                 raise _refusal(f"--{name} is for labels of two classes", hint)
         if not (self.label or self.target) or not (self.group or self.goal):
-            from ratecli.datasets import tables as own  # noqa: PLC0415
+            # pandas and scikit-learn are slow to import
+            from ratecli.experiment.starters.own_table import sniff_table  # noqa: PLC0415
 
-            assert self.data is not None
-            columns = own.read_table_file(self.data, self.separator, own.TableFile.names)
+            _, frame, _ = sniff_table(self)
+            columns = [str(name) for name in frame.columns]
             self.check_columns(columns)
             needed = "--data needs --label or --target COLUMN, and --group COLUMN or --goal NAME"
-            mark = own.guess_separator(columns)
-            separator = own.SEPARATOR_HELP.format(mark=repr(mark)) + "; " if mark else ""
-            raise _refusal(needed, f"{separator}columns: {', '.join(columns[:20])}")
+            raise _refusal(needed, f"columns: {', '.join(columns[:20])}")
 
 
 def _refusal(message: str, hint: str) -> FaultError:

@@ -21,7 +21,9 @@ from scipy.special import ndtri
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import is_text, label_values, read_label, read_number, value_key
-from ratecli.datasets.tables import read_table_file
+from ratecli.datasets.files import check_is_file, read_errors
+from ratecli.datasets.notation import sniff_notation
+from ratecli.datasets.text_format import FORMAT_KEYS, PLAIN, TextFormat, sniff_format
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.catalogue import STARTERS
 from ratecli.experiment.choices import use_and_limits_of, use_of
@@ -45,6 +47,8 @@ MAX_COLUMNS = 10
 """With more metrics, the table of the results leaves out the rates of groups."""
 DROPPED = """
     # Columns under `drop` are not features; constraints and metrics can still use them."""
+SNIFFED_ROWS = 100_000
+"""Rows whose numbers show which signs the table uses."""
 BOOLEAN_LABELS = {"0", "1", "-1", "false", "true"}
 """Labels for which the positive value is clear."""
 
@@ -60,19 +64,17 @@ def own_table_starter(request: StarterOptions) -> Starter:
         E411 for a column that defines no groups. Anything else that keeps the table from a run
         raises the same error as the run.
     """
-    assert request.data is not None
-    separator = request.separator or own.separator_of(request.data)
-    frame = read_table_file(request.data, separator, own.read_own_table)
+    form, frame, format_notes = sniff_table(request)
     request.check_columns(list(frame.columns))
     keys, notes, label = _label_keys(frame[request.columns[0]], request)
     goals = find_goals(request, float(np.nanstd(label)))
     groups = find_groups(frame, request)
-    features = find_features(frame, request, groups)
-    if separator != own.separator_of(request.data):
-        keys = {"separator": separator, **keys}
+    features = find_features(frame, request, groups, form)
+    keys = {**form.stated(), **keys}
     algorithms = _algorithms(request, goals, frame)
     entry = _entry_lines(keys | features.keys(), features)
     text = _write_starter(request, entry, goals, groups, algorithms)
+    notes = [*format_notes, *notes]
     notes += [f"groups   {line}" for line in group_notes(frame, request, groups)]
     notes += features.notes(label)
     if request.goal or request.target:
@@ -83,6 +85,34 @@ def own_table_starter(request: StarterOptions) -> Starter:
     if named := _alternatives(request, algorithms, goals):
         notes.append(f"others   {' and '.join(named)}: see the comments in the file")
     return Starter(text, tuple(notes), _check_starter(text, request.path))
+
+
+def sniff_table(request: StarterOptions) -> tuple[TextFormat, pd.DataFrame, list[str]]:
+    """Return the format of the table, as far as options do not state it, its columns, and notes.
+
+    Raises
+    ------
+    FaultError
+        E104 for an invalid format; E404, E405 if the file is not a table.
+    """
+    assert request.data is not None
+    given = {key: getattr(request, key) for key in FORMAT_KEYS}
+    with read_errors(str(request.data)):
+        check_is_file(str(request.data), request.data, "give the path of a CSV or Parquet file")
+        is_csv = own.table_format(request.data) == "csv"
+        form = (sniff_format(request.data) if is_csv else PLAIN).updated(given)
+    file, table = own.read_table_file(request.data, form)
+    first = table.slice(0, SNIFFED_ROWS)
+    words = {
+        name: own.read_words(file, name, first.column(name).unique()).words.tolist()
+        for name in first.column_names
+        if own.is_text_type(first.column(name).type)
+    }
+    form, unsure = sniff_notation(words, form, given, file.separator)
+    notes = [f"check    {unsure}"] * bool(unsure)
+    if keys := form.stated():
+        notes.insert(0, f"format   {', '.join(f'{k} {quoted(v)}' for k, v in keys.items())}")
+    return form, own.read_own_table(replace(file, form=form)), notes
 
 
 def _algorithms(

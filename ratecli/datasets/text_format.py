@@ -1,0 +1,219 @@
+"""How a text file writes a table: its separator, the signs in its numbers, its encoding."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from ratecli.errors import Diagnostic, FaultError
+
+DECIMALS = (".", ",")
+THOUSANDS = {",": ",", ".": ".", " ": " \u00a0\u2009\u202f", "'": "'\u2019"}
+"""The signs between thousands, each with the characters that it stands for."""
+_SEPARATORS = (",", ";", "\t", "|")
+_NO_SEPARATORS = ('"', "\r", "\n", "\0")
+_UTF_16_SHARE = 0.1
+"""Smallest share of zero bytes in a file of UTF-16 text, all at even or all at odd places."""
+_HEAD, _CHUNK = 2**16, 2**20
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How a text file writes a table.
+
+    Attributes
+    ----------
+    separator
+        The character between columns; None for a tab in a file that ends in .tsv, else a comma.
+    decimal, thousands
+        The decimal sign of numbers, and the sign between their thousands, "" if there is none.
+    encoding
+        The name of the encoding, as Python knows it.
+    """
+
+    separator: str | None = None
+    decimal: str = "."
+    thousands: str = ""
+    encoding: str = "utf-8"
+
+    @classmethod
+    def of(cls, keys: object) -> TextFormat:
+        """Return the format of some stated keys; raise ValueError if they are no format."""
+        if not isinstance(keys, dict) or not all(isinstance(v, str) for v in keys.values()):
+            raise ValueError("the format of its tables is not valid")
+        try:
+            form = PLAIN.updated(keys)
+            form.check()
+        except (TypeError, FaultError) as error:
+            raise ValueError(f"the format of its tables is not valid: {error}") from error
+        return form
+
+    def stated(self) -> dict[str, str]:
+        """Return the keys that differ from their defaults."""
+        return self.changes(PLAIN)
+
+    def changes(self, other: TextFormat) -> dict[str, str]:
+        """Return the keys that differ from those of another format."""
+        return {key: each for key, each in asdict(self).items() if each != getattr(other, key)}
+
+    def updated(self, keys: Mapping[str, str | None]) -> TextFormat:
+        """Return this format with other values of some keys; those with None remain."""
+        return replace(self, **{key: each for key, each in keys.items() if each is not None})
+
+    def separator_of(self, path: Path) -> str:
+        """Return the separator of a file."""
+        return self.separator or ("\t" if path.suffix.lower() == ".tsv" else ",")
+
+    @property
+    def has_plain_numbers(self) -> bool:
+        """Whether numbers have a decimal point and no sign between thousands."""
+        return (self.decimal, self.thousands) == (PLAIN.decimal, PLAIN.thousands)
+
+    @property
+    def codec(self) -> str:
+        """The encoding to open a file with: a mark of the byte order is no text."""
+        name = codecs.lookup(self.encoding).name
+        return "utf-8-sig" if name == "utf-8" else name
+
+    def check(self) -> None:
+        """Raise E104 for a sign that cannot have its role, or for an unknown encoding."""
+        mark = "," if self.separator is None else self.separator
+        if len(mark) != 1 or mark in _NO_SEPARATORS or not mark.isascii():
+            way = "use a comma, semicolon, tab or the like"
+            raise _refusal("separator", f"{mark!r} cannot separate columns", way)
+        if self.decimal not in DECIMALS:
+            message = f"{self.decimal!r} cannot be the decimal sign"
+            raise _refusal("decimal", message, "use '.' or ','")
+        if self.thousands and self.thousands not in THOUSANDS:
+            message = f"{self.thousands!r} cannot separate thousands"
+            raise _refusal("thousands", message, f"use one of {' '.join(map(repr, THOUSANDS))}")
+        if self.thousands == self.decimal:
+            message = f"{self.decimal!r} cannot both be the decimal sign and separate thousands"
+            raise _refusal("thousands", message, "change 'decimal' or 'thousands'")
+        try:
+            is_text = codecs.lookup(self.encoding)._is_text_encoding  # noqa: SLF001 (no other way)
+        except (LookupError, ValueError):
+            is_text = False
+        if not is_text:
+            message = f"no encoding is called '{self.encoding}'"
+            raise _refusal("encoding", message, "for example utf-8, utf-16, cp1252 or latin-1")
+
+
+PLAIN = TextFormat()
+FORMAT_KEYS = tuple(asdict(PLAIN))
+
+
+def _refusal(key: str, message: str, way: str) -> FaultError:
+    return FaultError(Diagnostic("E104", message, way, loc=(key,)))
+
+
+def how_to_set(keys: Mapping[str, str]) -> str:
+    """Return how to state keys of a table, in a file and as options of commands."""
+    lines = ", ".join(f"{key}: {json.dumps(value)}" for key, value in keys.items())
+    given = " ".join(f"--{key} {_shell(value)}" for key, value in keys.items())
+    return f"set {lines} (for a command: {given})"
+
+
+def _shell(value: str) -> str:
+    return "$'\\t'" if value == "\t" else shlex.quote(value)
+
+
+def sniff_format(path: Path) -> TextFormat:
+    """Return the encoding and the separator that a file seems to have.
+
+    They are the defaults if nothing else fits. Signs of numbers are not looked at.
+    """
+    found = TextFormat(encoding=_sniff_encoding(path))
+    with path.open(encoding=found.codec, errors="replace", newline="") as opened:
+        head = opened.read(_HEAD)
+    lines = head.splitlines(keepends=True)
+    if len(head) == _HEAD and len(lines) > 1:
+        del lines[-1]  # it is cut off
+    default, widths = found.separator_of(path), dict[str, int]()
+    for mark in dict.fromkeys([default, *_SEPARATORS]):
+        widths[mark] = _common_width(lines, mark)
+    best = max(widths, key=widths.__getitem__)
+    if widths[best] < 2 <= _common_width(lines, " "):
+        best = " "
+    return found if best == default else replace(found, separator=best)
+
+
+def _common_width(lines: list[str], mark: str) -> int:
+    """Return the number of fields of every row with this separator, 0 if rows differ."""
+    try:
+        widths = {len(row) for row in csv.reader(lines, delimiter=mark) if row}
+    except csv.Error:
+        return 0
+    return widths.pop() if len(widths) == 1 else 0
+
+
+def _sniff_encoding(path: Path) -> str:
+    with path.open("rb") as opened:
+        head = opened.read(_HEAD)
+        rest = partial(opened.read, _CHUNK)
+        if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+            return "utf-32"
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return "utf-16"
+        even, odd = (head[first::2].count(0) for first in (0, 1))
+        if even + odd:  # text of one byte a character has no zeros
+            if max(even, odd) < _UTF_16_SHARE * len(head) or min(even, odd):
+                return PLAIN.encoding
+            return "utf-16-le" if odd else "utf-16-be"
+        decoders = {
+            name: codecs.getincrementaldecoder(name)() for name in (PLAIN.encoding, "cp1252")
+        }
+        for chunk in [head, *iter(rest, b""), b""]:
+            for name in [*decoders]:
+                try:
+                    decoders[name].decode(chunk, final=not chunk)
+                except UnicodeDecodeError:
+                    del decoders[name]
+        return next(iter(decoders), "latin-1")
+
+
+def is_utf_8(text: str, codec: str) -> bool:
+    """Whether text that was decoded by another codec is UTF-8 text with more than ASCII."""
+    if text.isascii():
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(text.encode(codec))
+    except UnicodeError:
+        return False
+    return True
+
+
+def first_nul(path: Path, form: TextFormat) -> int:
+    """Return the number of the first line with a NUL character, 0 if there is none."""
+    line = 1
+    with path.open(encoding=form.codec, errors="replace", newline="") as opened:
+        for chunk in iter(partial(opened.read, _CHUNK), ""):
+            before, found, _ = chunk.partition("\0")
+            line += before.count("\n")
+            if found:
+                return line
+    return 0
+
+
+def first_long_row(path: Path, form: TextFormat, limit: int) -> tuple[int, bool]:
+    """Return the line where the first row begins that has more characters than `limit`.
+
+    Also return whether it is long because of a quote that is not closed within the limit. The line
+    is 0 if there is no such row.
+    """
+    with path.open(encoding=form.codec, errors="replace", newline="") as opened:
+        start, size, quoted = 1, 0, False
+        for line, text in enumerate(iter(partial(opened.readline, limit + 1), ""), start=1):
+            if not quoted:
+                start, size = line, 0
+            size += len(text)
+            quoted ^= text.count('"') % 2 == 1
+            if size > limit:
+                return start, quoted
+    return 0, False
