@@ -22,6 +22,8 @@ STARTS, SEARCHES = 64, 8
 """Number of directions whose extreme points are tried, and of the best from which to search."""
 FRUGAL_STARTS, FRUGAL_SEARCHES = 8, 2
 """The same for one search of many."""
+SLOW_STARTS, SLOW_SEARCHES = 24, 6
+"""The same if comparisons of ratios are constraints, so that each step is a search of its own."""
 MAX_STEPS = 100
 MIN_REACH = 1e-6
 """Half the width of the smallest box, relative to the ranges of the rates."""
@@ -73,9 +75,11 @@ class _LocalSearch:
 
     def best(self, near: Array | None, *, frugal: bool) -> HullOptimum | None:
         """Return the best end of all searches, one of them from the weights `near`."""
-        slow = any(form.fractions for form in self.program.constraints)  # each step is a search
-        few = frugal or slow
-        count, most = (FRUGAL_STARTS, FRUGAL_SEARCHES) if few else (STARTS, SEARCHES)
+        count, most = STARTS, SEARCHES
+        if any(form.fractions for form in self.program.constraints):
+            count, most = SLOW_STARTS, SLOW_SEARCHES
+        if frugal:
+            count, most = FRUGAL_STARTS, FRUGAL_SEARCHES
         extremes = list[HullOptimum]()
         for slopes in (
             self._directions(count) if self.boxed else np.zeros((1, len(self.program.index)))
