@@ -24,7 +24,14 @@ from sklearn.utils.validation import (
 )
 
 from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
-from ratecli.api.fitting import FeatureReader, FitResult, LabelledRows, fit_rows, normalize_weights
+from ratecli.api.fitting import (
+    FeatureReader,
+    FitResult,
+    LabelledRows,
+    fit_rows,
+    normalize_weights,
+    note_zero_weights,
+)
 from ratecli.api.goals import ConstraintSpec, FitSpec, shared_arguments
 from ratecli.api.rows import InputRows, check_indices, known_labels, sensitive_hints
 from ratecli.datasets.logged import DECISION_WORDS
@@ -233,10 +240,11 @@ class RateConstrainedEstimator(MappingParamsEstimator):
             label = self._numbers(y)
             check_consistent_length(X, y)
             weight = normalize_weights(sample_weight, X)
-            self._numbers(np.asarray(y)[weight > 0])
-            rows = LabelledRows.of(inputs, label, weight)
-            found = fit_rows(self._fit_spec(), rows, seed_from_random_state(self.random_state))
-        issue_warnings(found.warnings)
+            with note_zero_weights(weight) as noted:
+                self._numbers(np.asarray(y)[weight > 0])
+                rows = LabelledRows.of(inputs, label, weight)
+                found = fit_rows(self._fit_spec(), rows, seed_from_random_state(self.random_state))
+        issue_warnings(map(noted, found.warnings))
         self._reader = found.reader
         self._keep(found)
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from ratecli.api.errors import convert_errors, issue_warnings
 from ratecli.api.estimator import BinaryLabels, predict_with_sensitive
-from ratecli.api.fitting import LabelledRows, normalize_weights
+from ratecli.api.fitting import LabelledRows, normalize_weights, note_zero_weights
 from ratecli.api.goals import UNCONSTRAINED, FitSpec, shared_arguments
 from ratecli.api.rows import InputRows, known_labels, sensitive_hints
 from ratecli.errors import Diagnostic, FaultError
@@ -194,9 +194,9 @@ def _measure(
     rows = LabelledRows.of(inputs, classes.yes(y), weight)
     yes = classes.yes(decisions)[weight > 0]
     way = "{passed}; in a search, scorer.set_score_request(sensitive_features=True) requests it"
-    with convert_errors(), sensitive_hints(way):
+    with convert_errors(), sensitive_hints(way), note_zero_weights(weight) as noted:
         tree, sample = _parse_measure(scorer, inputs), rows.sample(None)
-        issue_warnings(check_missing_values(sample, [((), tree)]))
+        issue_warnings(map(noted, check_missing_values(sample, [((), tree)])))
         return measure([tree], sample, "train", Predictions(yes, yes, yes))[0]
 
 

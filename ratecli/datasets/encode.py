@@ -405,6 +405,7 @@ def _parse_numbers(
         values = spelled_numbers(pa.array(levels, pa.string()), form)[codes]
         wrong = np.isnan(values) & column.notna().to_numpy()
         other = other_notation_error(str(column.name), levels, form) if wrong.any() else None
+        wrong |= words.str.contains(r"^[+-]?0\d").to_numpy(dtype=bool)  # a code, see `tables`
     else:
         values, wrong = as_float_array(column), np.zeros(len(column), dtype=bool)
     faults = []

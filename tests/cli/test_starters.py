@@ -229,7 +229,8 @@ def test_goals_groups_and_scores(folder, cli, options, expected):
         assert experiment.bins == {"age": (30.0, 40.0, 49.0)}
         assert len(experiment.groups) == 8
         assert "sex_F__age_30_to_40" in experiment.groups
-        assert 'groups   "age": cut at 30, 40, 49' in answer.out
+        side = "a value at a cut is in the group above it"
+        assert f'groups   "age": cut at 30, 40, 49; {side}' in answer.out
         assert "8 combinations with at least 30 rows, the smallest sex = " in answer.out
 
 

@@ -308,6 +308,11 @@ def test_infinite_values_and_words_among_numbers(encoder: Encoder):
     assert "has 'x' in row 1 (2 such rows in total)" in fault.message
 
 
+def test_codes_in_new_rows_are_no_numbers():
+    with pytest.raises(FaultError, match="held numbers in training, but has '01234' in row 2"):
+        columns_as_known(frame(zip=["1234", "01234"]), {"zip": "number"})
+
+
 def test_columns_of_unknown_kind_are_kept():
     given = frame(a=["x", "y", "z", "x"], b=[1, 2, 3, 4], c=["1", None, None, None])
     known = columns_as_known(given, {"c": "number", "a": None, "b": None})

@@ -139,7 +139,7 @@ def group_notes(
         tail = f"; {format_rows(missing)} without a value belong to no group" * bool(missing)
         if name in groups.bins:
             cuts = ", ".join(f"{cut:g}" for cut in groups.bins[name])
-            yield f"{quoted(name)}: cut at {cuts}{tail}"
+            yield f"{quoted(name)}: cut at {cuts}; a value at a cut is in the group above it{tail}"
         else:
             counts = frame[name].value_counts()
             shown = {value: int(counts[value]) for value in _group_values(frame[name], name)}
