@@ -38,13 +38,11 @@ from ratecli.datasets.text_format import (
     sniff_format,
 )
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.rates.syntax import value_text
+from ratecli.rates.syntax import MISSING_WORDS, PYTHON_NONE, value_text
 
 FORMAT_BY_SUFFIX = dict.fromkeys([".csv", ".tsv", ".txt", ".data"], "csv") | dict.fromkeys(
     [".parquet", ".pq"], "parquet"
 )
-MISSING_WORDS = frozenset({"", "?", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"})
-"""Words, in lower case, for a missing value. `None` is another one, but `none` is a value."""
 _LARGEST_EXACT = 2**53
 _CODE = r"^[+-]?(0[0-9]|[0-9]{16,}$)"
 """Leading zeros, or an integer that may be larger than `_LARGEST_EXACT`."""
@@ -327,7 +325,7 @@ def _stripped(path: Path, name: str, column: Any) -> Any:
 def _are_missing(words: Any) -> Any:
     """Return which words of an Arrow array without surrounding spaces stand for a missing value."""
     named = pc.is_in(pc.utf8_lower(words), value_set=pa.array(sorted(MISSING_WORDS)))
-    return pc.or_(named, pc.equal(words, "None"))
+    return pc.or_(named, pc.equal(words, PYTHON_NONE))
 
 
 def missing_values(values: NDArray[Any]) -> NDArray[np.bool_]:

@@ -114,8 +114,10 @@ def check_condition(condition: Condition, scope: Scope) -> None:
 
 def _similar_values(column: str, value: str, known: Sequence[str | float]) -> str:
     """Return help for a value that a column does not contain."""
+    if value.lower() in syntax.MISSING_WORDS or value == syntax.PYTHON_NONE:
+        return "it stands for a missing value, which belongs to no group"
     texts = list(map(syntax.value_text, known))
-    if not isinstance(known[0], str):  # in numeric order
+    if known and not isinstance(known[0], str):  # in numeric order
         return f"values: {', '.join(texts[:MAX_LISTED])}{', ...' * (len(texts) > MAX_LISTED)}"
     if syntax.DATE.fullmatch(value) and all(map(syntax.has_time, texts)):
         return f"its values are times: write {column} >= {value} and {column} < ..."

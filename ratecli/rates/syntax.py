@@ -37,6 +37,10 @@ _NEGATED: Mapping[Comparison, Comparison] = {
 }
 DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?")
 """A day or month (ISO 8601) in a slice: 2024-05-31 or 2024-05."""
+MISSING_WORDS = frozenset({"", "?", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"})
+"""Words, in lower case, for a missing value in a table."""
+PYTHON_NONE = "None"
+"""Another such word; `none` is a value."""
 KEYWORDS = frozenset({"and", "or", "not", "in"})
 """Words of slices; a column or value with such a name is quoted."""
 MAX_CLAUSES = 64

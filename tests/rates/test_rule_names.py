@@ -407,3 +407,27 @@ def test_random_rules_raise_only_errors_with_spans(text):
         shown = ex.to_text(node)  # longer than what may be read where nested gaps are expanded
         assert len(shown) > MAX_LENGTH or value(shown) == node
     assert not unplaced
+
+
+@pytest.mark.parametrize(
+    ("condition", "known", "help_"),
+    [
+        ("g = NA", ("a", "b"), "it stands for a missing value, which belongs to no group"),
+        ("g = 1", ("01", "x"), "did you mean '01'? values: 01, x"),
+        ("g = 1.0", ("1", "x"), "values: 1, x"),
+        ("g in (1, 3)", (1.0, 2.0), "values: 1, 2"),
+        ("g = 1", (), "there are none here"),
+        ("g = 1.0", (1.0, 2.0), None),
+        ("g >= 1", ("01", "2"), None),
+    ],
+)
+def test_values_are_compared_as_text_unless_a_column_has_numbers(condition, known, help_):
+    scope = Scope(values={"g": known}.get, columns=frozenset({"g"}))
+    (parsed,) = parse_conditions(condition)
+    if help_ is None:
+        check_condition(parsed, scope)
+        return
+    with pytest.raises(FaultError) as caught:
+        check_condition(parsed, scope)
+    (fault,) = caught.value.faults
+    assert (fault.code, fault.help) == ("E206", help_)
