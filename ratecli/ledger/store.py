@@ -138,13 +138,13 @@ class LedgerStore:
             )
             rows = ((name, json.dumps(value)) for name, value in meta.items())
             db.executemany("INSERT INTO meta VALUES (?, ?)", rows)
-            db.execute("INSERT INTO meta VALUES (?, ?)", (SEAL, _seal(db)))
+            db.execute("INSERT INTO meta VALUES (?, ?)", (SEAL, plan_sha256(db)))
 
     def set_meta(self, name: str, value: Any) -> None:
         """Add or replace one entry of the plan's metadata."""
         with self._transaction("IMMEDIATE") as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, json.dumps(value)))
-            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (SEAL, _seal(db)))
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (SEAL, plan_sha256(db)))
 
     def known(self) -> dict[str, float]:
         """Return key and seconds of the intact trials that need not run again."""
@@ -250,7 +250,7 @@ class LedgerStore:
 
     def _check_seal(self, db: sqlite3.Connection) -> None:
         row = db.execute("SELECT value FROM meta WHERE name = ?", (SEAL,)).fetchone()
-        if row != (_seal(db),) and (row or db.execute("SELECT 1 FROM plan").fetchone()):
+        if row != (plan_sha256(db),) and (row or db.execute("SELECT 1 FROM plan").fetchone()):
             raise self._damage("its plan is not what was stored")
 
     def _named(self, keys: Sequence[str]) -> str:
@@ -484,6 +484,17 @@ def _read_trials(db: sqlite3.Connection) -> tuple[dict[str, TrialResult], list[s
 
 def _read_trial(db: sqlite3.Connection, row: Sequence[Any]) -> TrialResult | None:
     """Return the complete result in a row of `trials`, or None if it is damaged."""
+    values, models, encoding, sha256 = trial_contents(db, row)
+    if row[-1] != sha256:
+        return None
+    _validate(dict[str, bytes], models)
+    return _parse_result(row, values, models=models, encoding=encoding)
+
+
+def trial_contents(
+    db: sqlite3.Connection, row: Sequence[Any]
+) -> tuple[Sequence[tuple[Any, ...]], dict[str, bytes], str, str]:
+    """Return rows of `_values`, models, encoding, and their checksum, of a row of `trials`."""
     values = _values(db, "WHERE trial = ?", row[0]).get(row[0], [])
     query = "SELECT variant, data FROM models WHERE trial = ? ORDER BY rowid"
     models = dict(db.execute(query, row[:1]))
@@ -491,9 +502,7 @@ def _read_trial(db: sqlite3.Connection, row: Sequence[Any]) -> TrialResult | Non
     (encoding,) = db.execute(query, row[:1]).fetchone() or ("",)
     sums = [(variant, _sha256(data)) for variant, data in models.items()]
     content = row[1:-1], values, sums, _sha256(encoding) if encoding else ""
-    if row[-1] != _json_sha256(*content):
-        return None
-    return _parse_result(row, values, models=models, encoding=encoding)
+    return values, models, encoding, _json_sha256(*content)
 
 
 def _parse_result(
@@ -508,6 +517,9 @@ def _parse_result(
         MeasuredValue(variant, split, metric, math.nan if value is None else value)
         for variant, split, metric, value in values
     )
+    types = [{type(each[at]) for each in values} for at in range(4)]
+    if not all(found <= {str} for found in types[:3]) or not types[3] <= {float, int, type(None)}:
+        raise ValueError("something is stored instead of a number, or without a metric")
     result: TrialResult = _validate(TrialResult, fields | others)
     return result
 
@@ -526,7 +538,7 @@ def _values(
         " ORDER BY trial, position"
     )
     return {
-        trial: [(*names.get(measure, ("", "", "")), value) for _, measure, value in rows]
+        trial: [(*names.get(measure, (None, None, None)), value) for _, measure, value in rows]
         for trial, rows in groupby(db.execute(query, parameters), key=itemgetter(0))
     }
 
@@ -536,7 +548,7 @@ def _stored_number(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def _seal(db: sqlite3.Connection) -> str:
+def plan_sha256(db: sqlite3.Connection) -> str:
     """Return the checksum of the plan and its metadata."""
     plan = db.execute("SELECT * FROM plan ORDER BY position").fetchall()
     query = "SELECT name, value FROM meta WHERE name != ? ORDER BY name"

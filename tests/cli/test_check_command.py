@@ -3,12 +3,12 @@
 import json
 import re
 import shutil
-import sqlite3
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
+from resealed import change_ledger
 from small import PLAIN
 
 from ratecli.cli.app import main
@@ -47,11 +47,7 @@ def pinned(stored, cli):
 
 
 def change(ledger, statement, *values):
-    with sqlite3.connect(ledger) as db:
-        db.execute("PRAGMA foreign_keys = ON")
-        changed = db.execute(statement, values).rowcount
-    db.close()
-    assert changed
+    assert change_ledger(ledger, statement, values=values)
 
 
 def plant(ledger, loss):

@@ -2,13 +2,13 @@
 
 import io
 import json
-import sqlite3
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from people import EXPERIMENTS, trial
+from resealed import change_ledger
 from small import PLAIN
 
 from ratecli.datasets.files import extract_member
@@ -99,10 +99,7 @@ TAMPERED = [
 @pytest.mark.usefixtures("rows")
 @pytest.mark.parametrize("statement", TAMPERED, ids=lambda text: text[:40])
 def test_a_changed_ledger_is_an_error(cli, statement):
-    with sqlite3.connect("results/first/trials.sqlite") as db:
-        db.execute("PRAGMA foreign_keys = OFF")
-        db.execute(statement)
-    db.close()
+    change_ledger("results/first/trials.sqlite", statement)
     answer = cli("report", "first.yaml")
     assert answer.code == 2
     assert "contains data that ratecli did not write" in answer.err
@@ -110,10 +107,11 @@ def test_a_changed_ledger_is_an_error(cli, statement):
 
 @pytest.mark.usefixtures("rows")
 def test_names_in_a_ledger_cannot_leave_the_folder(cli, listing):
-    with sqlite3.connect("results/first/trials.sqlite") as db:
-        db.execute("UPDATE plan SET label = '../../../../owned'")
-        db.execute("UPDATE models SET variant = '/../../owned' || variant")
-    db.close()
+    change_ledger(
+        "results/first/trials.sqlite",
+        "UPDATE plan SET label = '../../../../owned'",
+        "UPDATE models SET variant = '/../../owned' || variant",
+    )
     before = set(listing())
     assert cli("report", "first.yaml").code == 0
     new = set(listing()) - before
