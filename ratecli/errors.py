@@ -216,7 +216,7 @@ _CODES = (
     ("E506", "A reference cannot be read.", "Write it again: `ratecli pin FILE`."),
     ("E507", "An experiment cannot be pinned.", "Run it first: `ratecli run FILE`."),
     ("E508", "A check failed.", "Find the cause of the change; if it is intended, pin again."),
-    ("E509", "A check is not possible.", "`ratecli run FILE`, then `ratecli pin FILE`."),
+    ("E509", "A check is not possible.", "The message says what is missing or failed."),
     ("E511", "A memory limit cannot be enforced on this system.", "Remove `limits: {memory:}`."),
     ("E512", "Trials cannot run on Dask.", "Install the same 'ratecli[dask]' on all machines."),
     ("E513", "The Dask cluster is lost.", "Run again: finished trials are stored."),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from ratecli.api.arguments import check_parameters
 from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
 from ratecli.api.estimator import MappingParamsEstimator, seed_from_random_state
 from ratecli.api.fitting import FitResult, LabelledRows, fit_rows
@@ -109,6 +110,7 @@ class BalancedFilter(MappingParamsEstimator):
             If no filter satisfies the limit on disclosivity.
         """
         with convert_errors():
+            check_parameters(self)
             inputs = self._inputs(X, sensitive_features, reset=True, y=y)
             self._seed = seed_from_random_state(self.random_state)
             by = self._columns() or list(map(str, inputs.beside.columns))
@@ -126,7 +128,7 @@ class BalancedFilter(MappingParamsEstimator):
         return self
 
     def _columns(self) -> list[str]:
-        return [self.by] if isinstance(self.by, str) else list(self.by or ())
+        return [self.by] if isinstance(self.by, str) else list(() if self.by is None else self.by)
 
     def _fit_spec(self, by: Sequence[str], *, encode: bool) -> FitSpec:
         least = {} if self.algorithm == WITHOUT_MIN_KEPT else {"kept": self.kept}

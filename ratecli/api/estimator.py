@@ -23,6 +23,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from ratecli.api.arguments import check_parameters
 from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
 from ratecli.api.fitting import (
     FeatureReader,
@@ -234,6 +235,7 @@ class RateConstrainedEstimator(MappingParamsEstimator):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, sensitive: Any) -> None:
         with convert_errors(), self._sensitive_hints("fit"):
+            check_parameters(self)
             if self.safety is not None and sample_weight is not None:
                 raise ValueError("a safety test counts every row once: pass no sample_weight")
             inputs = self._inputs(X, sensitive, reset=True, y=y, sample_weight=sample_weight)

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ratecli.api.arguments import check_types
 from ratecli.api.errors import convert_errors, issue_warnings
 from ratecli.api.rows import to_arrow_table
 from ratecli.apply.predict import StoredModel, default_variant, encoding_for_tables, predict_table
@@ -91,8 +92,11 @@ def run(
         locations.
     """
     with convert_errors():
+        check_types(source=source, settings=settings, output=output, jobs=jobs)
         if jobs < 1:
             raise ValueError(f"jobs must be at least 1, not {jobs}")
+        if executor is not None:
+            check_types(executor=executor)
         if executor is None or isinstance(executor, str):
             executor = parse_executor(executor, jobs)
         if isinstance(source, Mapping):
@@ -174,6 +178,7 @@ def load_dataset(name: str, *, split: str | None = None, **options: Any) -> Data
     (500, 8)
     """
     with convert_errors():
+        check_types(name=name)
         source = find_source(name)
         document = Document.of_data({"source": name, **options}, names={(): "options"})
         table = load_entry_table(read_spec(DatasetSpec, document).entry(), Path())
@@ -332,6 +337,7 @@ def load_results(path: str | PathLike[str], *, output: str | PathLike[str] = "re
         the errors.
     """
     with convert_errors():
+        check_types(path=path, output=output)
         folder = Path(path)
         if folder.name == LEDGER_FILE:
             folder = folder.parent

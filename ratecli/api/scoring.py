@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
+from ratecli.api.arguments import check_parameters
 from ratecli.api.errors import convert_errors, issue_warnings
 from ratecli.api.estimator import BinaryLabels, predict_with_sensitive
 from ratecli.api.fitting import LabelledRows, normalize_weights, note_zero_weights
@@ -202,6 +203,7 @@ def _measure(
 
 def _parse_measure(scorer: RateScorer, inputs: InputRows) -> Expression:
     """Return the expression to measure; raise E304 if it refers to another algorithm."""
+    check_parameters(scorer)
     name = "rule" if scorer.rule else "rate"
     goal: dict[str, Any] = {"constraints" if scorer.rule else "metrics": {name: scorer.text}}
     spec = FitSpec(UNCONSTRAINED, **goal, **shared_arguments(scorer))

@@ -28,6 +28,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from ratecli.api.arguments import check_parameters
 from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
 from ratecli.api.estimator import (
     BinaryLabels,
@@ -156,6 +157,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         for name in FITTED:  # the result of an earlier fit belongs to other rows
             self.__dict__.pop(name, None)
         with convert_errors():
+            check_parameters(self)
             X = self._checked(X, reset=True)
             classes = BinaryLabels.of(y, self.pos_label)
             classes.warn_of_words(self.pos_label)
@@ -182,7 +184,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
 
     def _fit_spec(self) -> FitSpec:
         safety = {name: getattr(self, name) for name in ("delta", "bound", "fraction", "method")}
-        safety |= {"stratify": self.stratify} if self.stratify else {}
+        safety |= {"stratify": list(self.stratify)} if len(self.stratify) else {}
         return FitSpec(UNCONSTRAINED, safety=safety, **shared_arguments(self))
 
     def _candidate(

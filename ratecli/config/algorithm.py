@@ -19,7 +19,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from ratecli.config.base import NameText, Spec, StrictFlag
-from ratecli.config.filter import parse_named_options
+from ratecli.config.filter import LABEL_WORDS, parse_named_options
 from ratecli.config.safety import AlgorithmSafety, SafetySpec
 from ratecli.config.sweep import Sweep
 from ratecli.config.validation import diagnostics_of
@@ -78,7 +78,7 @@ class AlgorithmSpec(Spec):
     def _from_entry(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(raw, cls):
             return raw
-        keys = {field.alias or key for key, field in cls.model_fields.items()}
+        keys = {*LABEL_WORDS, *(field.alias or key for key, field in cls.model_fields.items())}
         name, options = parse_named_options(raw, keys)
         outer = (name,) if isinstance(raw, dict) else ()
         try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainValidator
@@ -20,7 +21,7 @@ from ratecli.config.base import (
     matching,
     not_null,
 )
-from ratecli.config.validation import type_error
+from ratecli.config.validation import type_error, unknown_key
 from ratecli.errors import Diagnostic, InvalidValueError
 
 FILTER = "filter"
@@ -28,6 +29,9 @@ FILTER = "filter"
 TAKE_CHOICES = ("weights", "sample")
 DISCLOSIVITY_RANGE = NumberRange(0, 1)
 DEFAULT_FILTER = "balanced_tree"
+LABEL_WORDS = ("name", "label")
+"""Keys that are mistaken for `as`."""
+LABEL_HINT = "the key for the name of an algorithm's results is `as`"
 GOAL_HINT = "write balance: COLUMN for equal shares of its values, or objective: RULE for others"
 
 
@@ -45,23 +49,35 @@ def parse_named_options(
         hint = "write `name` or `name: {option: value}`"
         raise type_error("an algorithm's name, or a name with its options", raw, hint)
     (name, options), *others = raw.items()
-    hint = f"write `{name}: {{option: value}}`"
-    if others:
+    if others or name in entry_keys:
         message = f"an entry has one algorithm, but this one has {len(raw)} keys"
-        second, _ = others[0]
-        named = [
-            key
-            for key, value in raw.items()
-            if key not in entry_keys and (value is None or isinstance(value, dict))
-        ]
-        hint = "start each algorithm with `- `"
-        if len(named) == 1:
-            own = ", ".join(f"{key}: ..." for key in raw if key != named[0])
-            hint = f"write its keys under its name: `{named[0]}: {{{own}}}`"
-        raise InvalidValueError(Diagnostic("E103", message, hint, loc=(second,), key=True))
+        if not others:
+            message = f"an entry begins with its algorithm, not with '{name}'"
+        hint, place = _own_entry_hint(raw, entry_keys), others[0][0] if others else name
+        raise InvalidValueError(Diagnostic("E103", message, hint, loc=(place,), key=True))
     if options is not None and not isinstance(options, dict):
+        hint = f"write `{name}: {{option: value}}`"
         raise type_error("a mapping of options to values", options, hint, loc=(name,))
+    if entry_keys and "name" in (options or {}):
+        raise InvalidValueError(replace(unknown_key((name, "name"), ()), help=LABEL_HINT))
     return str(name), options or {}
+
+
+def _own_entry_hint(raw: Mapping[str, Any], entry_keys: Collection[str]) -> str:
+    """Return how to write an entry whose keys are beside its name, or are of two algorithms."""
+    stated = [key for key in ("name", "algorithm") if isinstance(raw.get(key), str)]
+    named = [
+        key
+        for key, value in raw.items()
+        if key not in entry_keys and (value is None or isinstance(value, dict))
+    ]
+    if len(named) > 1 or not (named or stated):
+        return "start each algorithm with `- `" if entry_keys and named else "write `NAME: {...}`"
+    name, place = (named[0], named[0]) if named else (raw[stated[0]], stated[0])
+    own = dict.fromkeys(raw[place] or () if named else ())
+    own |= {"as" if key in LABEL_WORDS else key: None for key in raw if key != place}
+    inside = ", ".join(f"{key}: ..." for key in own)
+    return f"write its keys under its name: `{name}: {{{inside}}}`" if own else f"write `{name}`"
 
 
 FilterColumns = Annotated[

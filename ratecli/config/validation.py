@@ -66,6 +66,8 @@ def describe_type(value: object) -> str:
         return f"the text {quote_value(value)}"
     if isinstance(value, int | float):
         return f"the number {value}"
+    if not isinstance(value, dict | list | tuple):  # in Python
+        return f"an object of the type {type(value).__name__}"
     kind = "mapping" if isinstance(value, dict) else "list"
     return f"a {kind}" if value else f"an empty {kind}"
 

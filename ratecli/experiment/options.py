@@ -12,6 +12,7 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from ratecli.config.filter import LABEL_HINT, LABEL_WORDS
 from ratecli.config.sweep import SweepPoint
 from ratecli.config.validation import diagnostics_of, unknown_key, value_error
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
@@ -101,6 +102,8 @@ def unknown_option(found: type[Solver], key: str, known: Collection[str]) -> Dia
     """Return an E101 for an option that a class does not have."""
     fault, now = unknown_key((key,), known), found.renamed.get(key)
     hint = f"the option is called '{now}' now" if now else found.absent.get(key)
+    if not hint and key in LABEL_WORDS:
+        hint = LABEL_HINT
     if not hint and "model" in known:
         hint = f"{fault.help}; parameters of a model belong to `model`: {{NAME: {{{key}: ...}}}}"
     return dataclasses.replace(fault, help=hint) if hint else fault

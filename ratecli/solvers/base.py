@@ -253,7 +253,7 @@ class Solver(ABC):
         Return for each problem a function that does the rest: it returns what `solve` does, bit for
         bit. None stands for a problem that must be solved alone, which the first never is.
         """
-        return [partial(self.solve, problems[0], rng, progress), *[None for _ in problems[1:]]]
+        return [partial(self.solution, problems[0], rng, progress), *[None for _ in problems[1:]]]
 
     def solution(
         self, problem: Problem, rng: np.random.Generator, progress: Progress = lambda _: None

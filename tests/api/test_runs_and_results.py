@@ -2,10 +2,12 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import ratecli
 from ratecli import FaultError, RatecliWarning
@@ -166,3 +168,45 @@ def test_importing_ratecli_imports_nothing_slow():
     assert all(getattr(ratecli, name).__doc__ for name in ratecli._WHERE)
     with pytest.raises(AttributeError, match="no attribute 'runs'"):
         ratecli.runs  # noqa: B018
+
+
+RULES = "error <= 0.5"
+WRONG_TYPES = [
+    (ratecli.RateConstrainedClassifier, {"constraints": 5}, "'constraints' must be a rule, a list"),
+    (ratecli.RateConstrainedClassifier, {"constraints": {None: RULES}}, "text, not None"),
+    (ratecli.RateConstrainedClassifier, {"constraints": None}, "of names to rules, not None"),
+    (ratecli.RateConstrainedClassifier, {"groups": ["a"]}, "'groups' must be a mapping of names"),
+    (ratecli.RateConstrainedClassifier, {"solver": None}, "the name of an algorithm, not None"),
+    (ratecli.RateConstrainedClassifier, {"solver_options": [1]}, "names to values, not a list"),
+    (ratecli.RateConstrainedClassifier, {"drop": None}, "a list of column names, not None"),
+    (ratecli.RateConstrainedRegressor, {"parameters": 5}, "to values, not the number 5"),
+    (ratecli.BalancedFilter, {"by": 5}, "'by' must be a column name, or a list of them"),
+    (ratecli.BalancedFilter, {"solver_options": [1]}, "names to values, not a list"),
+    (partial(ratecli.SafetyTest, LogisticRegression()), {"constraints": 5}, "a rule, a list"),
+    (ratecli.SafetyTest, {"estimator": 5}, "'estimator' must be a classifier, not the number 5"),
+]
+
+
+@pytest.mark.parametrize(("make", "options", "message"), WRONG_TYPES)
+def test_arguments_of_wrong_types_are_named(make, options, message):
+    X, y = pd.DataFrame({"x": range(20), "sex": ["f", "m"] * 10}), np.arange(20) % 2
+    with pytest.raises(ValueError, match="E103") as caught:
+        make(**options).fit(X, y)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ratecli.rate_score("error", [0, 1], [0, 1], groups=[1]), "'groups' must be a map"),
+        (lambda: ratecli.run(5), "'source' must be a path or a mapping, not the number 5"),
+        (lambda: ratecli.run(EXPERIMENT, settings=None), "'settings' must be a mapping, or a list"),
+        (lambda: ratecli.run(EXPERIMENT, jobs=None), "'jobs' must be a whole number, not None"),
+        (lambda: ratecli.load_results(None), "'path' must be a path, not None"),
+        (lambda: ratecli.load_dataset(None), "'name' must be the name of a data set, not None"),
+    ],
+)
+def test_arguments_of_functions_of_wrong_types_are_named(call, message):
+    with pytest.raises(FaultError, match="E103") as caught:
+        call()
+    assert message in str(caught.value)

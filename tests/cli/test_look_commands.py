@@ -1,6 +1,7 @@
 """`validate`, `explain` and `fetch`, which run nothing."""
 
 import hashlib
+import re
 
 import pytest
 from small import SMALL, quickstart
@@ -75,3 +76,16 @@ def test_fetch_an_unknown_name(cli):
     assert answer.code == 2
     assert "did you mean 'adult'?" in answer.err
     assert "E005" in answer.err
+
+
+def test_a_measure_of_scores_as_a_goal_is_refused_with_a_way_by_levels(cli, small):
+    small.write_text(SMALL.replace("objective: error", "objective: 1 - roc_auc"))
+    answer = cli("validate", small)
+    assert answer.code == 2
+    assert "write for example '1 - mean(tpr, by=level)' with an upper bound on" in answer.err
+    rules = "".join(f"  l{k}: 'fpr[level = {k}] <= {(k + 1) / 3}'\n" for k in range(2))
+    text = SMALL.replace("objective: error", "objective: 1 - mean(tpr, by=level)")
+    text = text.replace("rows: 200", "rows: 200, levels: 2").replace("majorize", "mixture")
+    text = re.sub(r"  parity: .*\nsweep: .*\n", rules, text).replace("{iterations: 2}", "{}")
+    small.write_text(text)
+    assert cli("validate", small).code == 0, cli("validate", small).err

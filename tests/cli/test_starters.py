@@ -476,7 +476,8 @@ def test_a_column_that_may_hold_weights_is_pointed_out(table, cli):
     table(head=[name.replace("score", "sample weight") for name in HEAD])
     answer = cli(*own("--positive", "yes"))
     assert (
-        'check    "sample weight": if it weighs rows, add `weight: "sample weight"`' in answer.out
+        'check    "sample weight": if it weighs rows, add `weight: "sample weight"` to the data set\n'
+        in answer.out
     )
 
 

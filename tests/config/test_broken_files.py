@@ -137,6 +137,7 @@ ALGORITHMS = [
     ("E103", "algorithms: ⟦majorize⟧\n"),
     ("E103", "algorithms: [⟦5⟧]\n"),
     ("E103", "algorithms: [{a: ⟦5⟧}]\n"),
+    ("E101", "algorithms: [{a: {⟦name⟧: m}}]\n"),
     ("E105", "algorithms: [{a: {sweep: ⟦5⟧}}]\n"),
     ("E103", "algorithms: [{a: {filter: ⟦{take: sample}⟧}}]\n"),
     ("E104", "algorithms: ⟦[]⟧\n"),
@@ -151,7 +152,11 @@ ALGORITHMS = [
 
 SEVERAL_KEYS = [
     ("algorithms:\n  - majorize:\n    ⟦iterations⟧: 6\n", "`majorize: {iterations: ...}`"),
-    ("algorithms: [{as: mine, ⟦majorize⟧: {gap: 1}}]\n", "`majorize: {as: ...}`"),
+    ("algorithms: [{as: mine, ⟦majorize⟧: {gap: 1}}]\n", "`majorize: {gap: ..., as: ...}`"),
+    ("algorithms:\n  - a: {gap: 1}\n    ⟦name⟧: m\n", "`a: {gap: ..., as: ...}`"),
+    ("algorithms: [{name: a, ⟦as⟧: m}]\n", "`a: {as: ...}`"),
+    ("algorithms: [{⟦name⟧: a}]\n", "write `a`"),
+    ("algorithms: [{⟦as⟧: m}]\n", "write `NAME: {...}`"),
     ("algorithms: [{a: , ⟦sweep⟧: {k: [1]}}]\n", "`a: {sweep: ...}`"),
     ("algorithms: [{a: {}, ⟦b⟧: {}}]\n", "start each algorithm with `- `"),
 ]

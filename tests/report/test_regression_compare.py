@@ -121,12 +121,14 @@ def test_many_changed_metrics_require_wider_intervals():
         (point([0.1]), point([0.1], "other"), "it is pinned but no longer measured"),
         (point([0.1] * 4), point([0.1] * 4, first=4), "no seed has a value on both sides"),
         (point([0.1]), point([NAN]), "no seed has a value on both sides"),
+        (point([NAN]), point([0.1]), "it is undefined at every seed, unlike in the reference"),
         (point([0.1], status="diverged"), point([0.1]), "it ended as diverged at seed 0, unlike"),
     ],
 )
 def test_values_that_cannot_be_compared_fail(now, was, detail):
     found = next(each for each in findings(now, was) if each.verdict == "not compared")
     assert found.detail.startswith(detail)
+    assert ("trials.csv" in found.help) == ("unlike" in detail)
 
 
 def test_data_sets_and_settings_that_changed_are_named():

@@ -237,6 +237,8 @@ def check_support(
             hint = f"algorithms that can: {', '.join(able)}"
             if not able:
                 hint = "no algorithm can; list it in `metrics` to measure it"
+            if goal.shape is Shape.RANKING:
+                hint += f". {AREA_HINT}"
             if goal.shape in {Shape.QUADRATIC, Shape.ESTIMATE} and not numbers:
                 hint = f"set target: number in the data set if its label is a number; {hint}"
             if (
@@ -341,6 +343,10 @@ def _check_episodes(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
         yield Diagnostic("E411", message, hint, loc=("datasets", episodic[0]), key=True)
 
 
+AREA_HINT = (
+    "An area made of rates can be a goal: with `levels: 10` in the data set, write for example "
+    "'1 - mean(tpr, by=level)' with an upper bound on fpr[level = 0] to fpr[level = 9]"
+)
 RATE_RANGE = "rates, the largest difference and the smallest ratio lie between 0 and 1"
 CONTRADICTION = 1e-9
 """Two constraints contradict each other if the sum of their violations is always larger."""

@@ -116,8 +116,7 @@ class Features:
     def _checks(self, names: Sequence[str], label: Floats) -> Iterator[str]:
         """Say which features, with quoted names, may be weights, codes or the label."""
         for name in filter(WEIGHT.fullmatch, names):
-            way = f"add `weight: {name}` to the data set, and drop it"
-            yield f"{name}: if it weighs rows, {way}"
+            yield f"{name}: if it weighs rows, add `weight: {name}` to the data set"
         if codes := [quoted(str(name)) for name in self.used if self._may_be_codes(str(name))]:
             way = "if these numbers are codes, such as those of places, add them to categorical"
             yield f"{', '.join(codes)}: {way}"

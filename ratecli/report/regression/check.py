@@ -104,7 +104,7 @@ def _reference_findings(
 ) -> list[Finding]:
     """Return all comparisons with the reference, with the changed options of the algorithm.
 
-    Failed ones suggest to pin again.
+    Failed ones suggest to pin again, unless there is no result to pin.
     """
     if known.name != prepared.experiment.name:
         detail = f"the reference belongs to the experiment '{known.name}'"
@@ -118,7 +118,7 @@ def _reference_findings(
         replace(
             each,
             detail="; ".join(filter(None, [each.detail, own[each.algorithm]])),
-            help="" if each.verdict.good else again,
+            help=each.help or ("" if each.verdict.good else again),
         )
         for each in found
     ]

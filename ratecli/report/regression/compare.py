@@ -55,6 +55,10 @@ UNDEFINED_PREFIX = "undefined."
 """Metrics with this prefix are the shares of sweep points at which a metric is undefined."""
 
 
+BROKEN_HELP = "find out why; trials.csv says how the trials ended"
+"""What to do about a model that has no results, although the reference has."""
+
+
 @dataclass(frozen=True)
 class ComparisonTerms:
     """The terms of a comparison.
@@ -129,7 +133,8 @@ def _compare_point(
     silent = [seed for seed, status in now.status.items() if status not in CONCLUSIVE]
     if new := [seed for seed in silent if was.status.get(seed) != now.status[seed]]:
         listed = ", ".join(f"{now.status[seed]} at seed {seed}" for seed in new)
-        yield _finding(now, detail=f"it ended as {listed}, unlike in the reference")
+        detail = f"it ended as {listed}, unlike in the reference"
+        yield _finding(now, detail=detail, help=BROKEN_HELP)
         return
     yield SeedSeries(_finding(now, metric=SOLUTION_RATE), (was.solved, now.solved))
     sides: list[Mapping[VariantMetric, BySeed]] = [was.numbers, now.numbers]
@@ -231,6 +236,10 @@ def _judge_one(
         return replace(series.finding, verdict=Verdict.SAME, detail=undefined)
     if found is None:
         detail = "no seed has a value on both sides, and two samples would be too small"
+        was, now = (any(map(math.isfinite, side.values())) for side in series.values)
+        if was and not now:
+            detail = "it is undefined at every seed, unlike in the reference"
+            return replace(series.finding, detail=detail, help=BROKEN_HELP)
         return replace(series.finding, detail=detail)
     direction = terms.direction(metric)
     directed = direction in {Direction.LOW, Direction.HIGH}
