@@ -26,6 +26,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from ratecli.datasets.columns import FEW_LEVELS
 from ratecli.datasets.files import check_is_file, read_errors, sha256_of
 from ratecli.datasets.notation import spelled_numbers
 from ratecli.datasets.text_format import (
@@ -270,6 +271,9 @@ def _typed(file: TableFile, name: str, column: pa.ChunkedArray, *, text: bool) -
     _check_type(file.path, name, column)
     words = _stripped(file.path, name, column)
     numbers = None if text else _parse(words, file.form)
+    if numbers is not None and file.kind == "parquet":
+        known = {*pc.unique(words).to_pylist()} - {""}
+        numbers = None if spell_alike(known, np.unique(numbers[~np.isnan(numbers)])) else numbers
     return _as_text(file, name, words) if numbers is None else _as_integers(numbers)
 
 
@@ -377,6 +381,14 @@ def _parse(words: Any, form: TextFormat) -> NDArray[np.float64] | None:
     codes = words.filter(pc.match_substring_regex(words, _CODE)).to_pylist()
     zeros = any(word.lstrip("+-").startswith("0") for word in codes)
     return None if zeros or any(abs(int(word)) > _LARGEST_EXACT for word in codes) else numbers
+
+
+def spell_alike(words: Collection[str], numbers: Collection[float]) -> bool:
+    """Return whether few distinct words spell one of the numbers in two ways, as 1 and 1.0 do.
+
+    In text of a Parquet file these are two values; a CSV file does not tell numbers from text.
+    """
+    return len(words) <= FEW_LEVELS and len(numbers) < len(words)
 
 
 def has_large_integers(column: Any) -> bool:

@@ -250,7 +250,9 @@ class ColumnScan:
 
     def result(self) -> ColumnFacts:
         """Return the facts about all batches; raise E404 if some hold numbers, others text."""
-        if self.numeric:
+        words, numbers = list(filter(None, self.levels or ())), self.distinct
+        alike = numbers is not None and tables.spell_alike(words, numbers)
+        if self.numeric and not (alike and self.file.kind == "parquet"):
             values = None if self.distinct is None else self.distinct.tolist()
             return replace(self.facts, is_text=False, values=values)
         if self.number_type:
