@@ -116,7 +116,7 @@ class OneHotBlock:
 
     def entries(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the position of each row's level (0 if unknown), and 1 if it is known, else 0."""
-        column = table.values[self.column]
+        column = _empty_as_text(table.values[self.column])
         assert isinstance(column, pd.Categorical)
         known = {level: k for k, level in enumerate(self.levels)}
         places = np.array([known.get(name, -1) for name in column.categories], dtype=np.intp)
@@ -304,6 +304,8 @@ def _fit_column(
     name: str, tables: Sequence[Table], train: Sequence[RowPositions]
 ) -> NumericBlock | OneHotBlock:
     columns = [table.values[name] for table in tables]
+    if any(isinstance(column, pd.Categorical) for column in columns):
+        columns = list(map(_empty_as_text, columns))
     numbers, texts = list[NDArray[np.float64]](), set[str]()
     for column, rows in zip(columns, train, strict=True):
         if isinstance(column, pd.Categorical):
@@ -329,6 +331,13 @@ def _fit_column(
         mean, scale = float(values.mean()), float(values.std())
     check_scale(name, scale)
     return NumericBlock(name, mean, scale, missing)
+
+
+def _empty_as_text(values: NDArray[np.float64] | pd.Categorical) -> Any:
+    """Return the values of a column, as text if all are missing."""
+    if isinstance(values, pd.Categorical) or not np.isnan(values).all():
+        return values
+    return pd.Categorical([MISSING_CATEGORY] * len(values))
 
 
 def encode_new_rows(encoder: Encoder, known: pd.DataFrame) -> tuple[Features, list[Diagnostic]]:
@@ -369,6 +378,8 @@ def columns_as_known(
         if kind == "number":
             columns[name], found = _parse_numbers(frame[name], form)
             faults += found
+        elif kind == "text" and frame[name].isna().all():  # also if it is no text
+            columns[name] = frame[name].astype(object).where(frame[name].notna(), None)
         elif kind == "text" and not is_text(frame[name]):
             message = f"column '{name}' holds numbers, but it held text in training"
             hint = "write its values as text, in the same way as in training"

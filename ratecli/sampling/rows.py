@@ -459,7 +459,7 @@ def _stack_column(tables: Sequence[Table], name: str) -> NDArray[Any]:
     text = any(column is not None and is_text(column) for column in columns)
     kind, missing = (object, None) if text else (float, np.nan)
     found = [
-        np.full(len(table), missing) if column is None else column
+        np.full(len(table), missing) if column is None or column.isna().all() else column
         for column, table in zip(columns, tables, strict=True)
     ]
     return np.concatenate([np.asarray(column, dtype=kind) for column in found])

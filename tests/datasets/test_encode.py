@@ -308,6 +308,19 @@ def test_infinite_values_and_words_among_numbers(encoder: Encoder):
     assert "has 'x' in row 1 (2 such rows in total)" in fault.message
 
 
+def test_a_column_may_be_empty_in_one_of_several_tables():
+    pair = [table(a=["x", "y", "x"]), table(a=[np.nan] * 2)]
+    encoder = Encoder.fit(pair, [np.arange(3), np.arange(2)])
+    assert encoder.names == ("a=(missing)", "a=x", "a=y")
+    assert dense(encoder.transform(pair[1])).tolist() == [[1, 0, 0], [1, 0, 0]]
+
+
+def test_an_empty_column_of_new_rows_is_of_either_kind():
+    known = columns_as_known(frame(a=[np.nan], b=[None]), {"a": "text", "b": "number"})
+    assert known["a"].tolist() == [None]
+    assert np.isnan(known["b"]).all()
+
+
 def test_codes_in_new_rows_are_no_numbers():
     with pytest.raises(FaultError, match="held numbers in training, but has '01234' in row 2"):
         columns_as_known(frame(zip=["1234", "01234"]), {"zip": "number"})
