@@ -1,8 +1,6 @@
 """`python -m ratecli`."""
 
-import sys
-
-from ratecli.cli.app import main
+from ratecli.cli.app import run_and_exit
 
 if __name__ == "__main__":  # spawned workers import this module again
-    sys.exit(main())
+    run_and_exit()

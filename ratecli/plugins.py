@@ -68,7 +68,9 @@ class Plugin:
         """Import and return the object; raise E210 if that fails."""
         try:
             return self.entry.load()
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self.broken(exception_line(error)) from error
 
     def broken(self, why: str) -> FaultError:
@@ -80,9 +82,9 @@ class Plugin:
         """Convert an exception that is no FaultError into an E501 that names the package."""
         try:
             yield
-        except FaultError:
+        except (FaultError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             raise self._fault("E501", f"failed: {exception_line(error)}") from error
 
     def _fault(self, code: str, what: str) -> FaultError:

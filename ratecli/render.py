@@ -27,7 +27,12 @@ CHARACTERS_PER_CELL = 20
 
 
 def terminal_safe(text: str) -> str:
-    """Replace escape codes and direction marks, so that text from files is safe on a terminal."""
+    """Replace escape codes and direction marks in text that may come from files.
+
+    It is then safe on a terminal, in Markdown and on pages.
+    """
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
     return "".join("\ufffd" if _is_unprintable(character) else character for character in text)
 
 

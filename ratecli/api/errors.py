@@ -12,7 +12,7 @@ from types import FrameType
 
 from ratecli.errors import Diagnostic
 from ratecli.errors import FaultError as FaultError  # noqa: PLC0414  public name
-from ratecli.render import render_diagnostics
+from ratecli.render import render_diagnostics, terminal_safe
 
 MESSAGE_WIDTH = 100
 PACKAGE_FOLDER = f"{Path(__file__).parents[1]}{os.sep}"
@@ -47,7 +47,7 @@ def issue_warnings(notices: Iterable[Diagnostic | str]) -> None:
     """Issue a warning for each text or diagnostic, attributed to the caller outside of ratecli."""
     texts = (each if isinstance(each, str) else f"{each.code}: {each.message}" for each in notices)
     for text in dict.fromkeys(texts):
-        warnings.warn(text, RatecliWarning, stacklevel=_caller_level())
+        warnings.warn(terminal_safe(text), RatecliWarning, stacklevel=_caller_level())
 
 
 def _caller_level() -> int:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from annotated_types import MinLen
 from numpy.typing import NDArray
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from ratecli.datasets import tables as own
 from ratecli.datasets.encode import ReadyMadeError
@@ -174,35 +175,59 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     record = record or _read_record(path.parent)
     hint = "copy both from the folder of one trial"
     sha256 = hashlib.sha256(blob).hexdigest()
-    same = [entry for entry in record["models"] if entry["sha256"] == sha256]
+    same = [entry for entry in record.models if entry.sha256 == sha256]
     if not same:
         message = f"the '{ENCODER_FILE}' beside '{path}' describes other models"
         raise FaultError(Diagnostic("E404", message, hint))
     try:
-        encoding = encoding_for_tables(record, str(path))
+        encoding = encoding_for_tables(record.model_extra, str(path))
     except ValueError as error:
         raise _broken_file(path.parent / ENCODER_FILE, str(error)) from None
     width = len(encoding.encoder.names)
     if classifier.width != width:
         message = f"'{path}' takes {classifier.width} features, and '{ENCODER_FILE}' makes {width}"
         raise FaultError(Diagnostic("E404", message, hint))
-    named = next((entry for entry in same if entry["file"] == path.name), same[0])
-    main = record["models"][0]
+    named = next((entry for entry in same if entry.file == path.name), same[0])
+    main = record.models[0]
     return StoredModel(
         str(path),
         classifier,
         encoding,
-        named["variant"],
-        main["variant"],
+        named.variant,
+        main.variant,
         sha256,
-        named.get("violations", {}),
-        main.get("violations", {}),
-        str(record.get("predicts", "")),
+        named.violations,
+        main.violations,
+        record.predicts,
     )
 
 
-def _read_record(folder: Path) -> Mapping[str, Any]:
-    """Read the trial's encoder.json, checking only its list of models."""
+def _in_folder(file: str) -> str:
+    if Path(file).name != file or not file.isprintable():
+        raise ValueError("it leaves the folder")
+    return file
+
+
+class _ModelEntry(BaseModel):
+    """A model of a trial."""
+
+    model_config = ConfigDict(strict=True)
+    variant: str
+    file: Annotated[str, AfterValidator(_in_folder)]
+    sha256: str
+    violations: dict[str, float | None] = {}
+
+
+class _TrialRecord(BaseModel):
+    """The content of encoder.json; further keys describe the features."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    models: Annotated[list[_ModelEntry], MinLen(1)]
+    predicts: str = ""
+
+
+def _read_record(folder: Path) -> _TrialRecord:
+    """Read the trial's encoder.json, without checking its description of the features."""
     path = folder / ENCODER_FILE
     way = (
         "it describes the features: name a trial's folder, results/NAME/models/TRIAL, or copy it "
@@ -224,20 +249,10 @@ def _read_record(folder: Path) -> Mapping[str, Any]:
         message = f"'{folder}' has the models of several trials"
         raise FaultError(Diagnostic("E405", message, f"name one, for example '{trials[0]}'"))
     check_is_file(str(path), path, way)
-    with suppress(ValueError, RecursionError):
-        content = json.loads(read_model_file(str(path), path))
-        match content:
-            case {"models": [_, *_] as models} if all(map(_is_model, models)):
-                return dict(content)
-    raise _broken_file(path, "it does not list its models")
-
-
-def _is_model(entry: object) -> bool:
-    match entry:
-        case {"variant": str(), "file": str(file), "sha256": str()}:
-            return Path(file).name == file and file.isprintable()  # must not leave the folder
-        case _:
-            return False
+    try:
+        return _TrialRecord.model_validate(json.loads(read_model_file(str(path), path)))
+    except (ValueError, RecursionError):
+        raise _broken_file(path, "its list of models is not valid") from None
 
 
 def _broken_file(path: Path, reason: str) -> FaultError:
@@ -245,15 +260,15 @@ def _broken_file(path: Path, reason: str) -> FaultError:
     return FaultError(Diagnostic("E404", message, "`ratecli report FILE` writes it again"))
 
 
-def _choose_variant(record: Mapping[str, Any], folder: Path, variant: str | None) -> str:
+def _choose_variant(record: _TrialRecord, folder: Path, variant: str | None) -> str:
     """Return the file of a variant; None selects a deterministic one, else the main one."""
-    files = {entry["variant"]: entry["file"] for entry in reversed(record["models"])}
-    names = [entry["variant"] for entry in record["models"]]
+    files = {entry.variant: entry.file for entry in reversed(record.models)}
+    names = [entry.variant for entry in record.models]
     chosen = default_variant(names) if variant is None else variant
     if chosen not in files:
         hint = did_you_mean(chosen, files, "variants")
         raise FaultError(Diagnostic("E104", f"'{folder}' has no variant '{chosen}'", hint))
-    return str(files[chosen])
+    return files[chosen]
 
 
 def encoding_for_tables(record: object, name: str) -> Encoding:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 import ratecli
 from ratecli.cli import catalogue, data, files, results, run
-from ratecli.cli.console import CommandGroup, replace_unencodable
+from ratecli.cli.console import CommandGroup, echo, replace_unencodable
 from ratecli.errors import drop_library_warnings
 from ratecli.plugins import TRUST_VARIABLE
-from ratecli.render import terminal_safe
 
 EXIT_INTERNAL_ERROR = 70
 
@@ -52,7 +54,7 @@ for name, command in COMMANDS.items():
 
 def _version(requested: bool) -> None:
     if requested:
-        typer.echo(f"ratecli {ratecli.__version__}")
+        echo(f"ratecli {ratecli.__version__}")
         raise typer.Exit
 
 
@@ -80,6 +82,23 @@ def options(
         os.environ[TRUST_VARIABLE] = ",".join(filter(None, [*known, *trust]))
 
 
+def run_and_exit() -> None:
+    """Run one command, and end even if a plugin has left a thread or a process that runs on."""
+    code = main()
+    others = [each for each in threading.enumerate() if not each.daemon]
+    processes = sys.modules.get("multiprocessing.process")  # slow to import
+    children = processes.active_children() if processes else ()
+    if len(others) > 1 or children:
+        for child in children:
+            child.kill()
+        atexit._run_exitfuncs()  # noqa: SLF001  an exit without waiting for threads skips them
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -93,13 +112,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             app(given, prog_name="ratecli")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except Exception as error:  # noqa: BLE001  users see one line, not a traceback
+    except BaseException as error:  # noqa: BLE001  users see one line, not a traceback
         if "--debug" in given:
             import traceback  # noqa: PLC0415
 
             traceback.print_exception(error)
-        what = terminal_safe(" ".join(f"{type(error).__name__}: {error}".split()))
+        what = " ".join(f"{type(error).__name__}: {error}".split())
         hint = "`ratecli --debug ...` shows the traceback; please report it"
-        typer.echo(f"internal error: {what} ({hint})", err=True)
+        echo(f"internal error: {what} ({hint})", err=True)
         return EXIT_INTERNAL_ERROR
     return 0

@@ -11,6 +11,7 @@ import typer
 
 from ratecli.cli.console import (
     EXIT_INTERRUPTED,
+    echo,
     format_sheet,
     format_table,
     pluralize,
@@ -21,7 +22,6 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
-from ratecli.render import terminal_safe
 from ratecli.report.answer import answers
 from ratecli.report.answer_text import answer_sentences
 from ratecli.report.expectations import Verdict, compare_expectations, warn_unmet_expectations
@@ -141,7 +141,7 @@ class Batch:
                 stored = count_stored_trials(each.prepared, each.folder)
                 planned = len(each.prepared.plan.tasks)
                 message = f"{how}: {stored} of {planned} trials are stored in {each.folder}"
-                typer.echo(f"{message}; run again to continue", err=True)
+                echo(f"{message}; run again to continue", err=True)
 
     def _print_results(self) -> None:
         """Print warnings and results in the order of the files, and write the page over all."""
@@ -154,12 +154,12 @@ class Batch:
         elif ends[0].result is not None:
             lines = summarize_experiment(ends[0], *ends[0].result)
         if lines and not self.quiet:
-            typer.echo(terminal_safe("\n".join(lines)))
+            echo("\n".join(lines))
         if len(ends) > 1:
             folders = list(self._ends)
             page = write_joined(folders, folders[0].parent / JOINED_REPORT)
             if not self.quiet:
-                typer.echo(f"report   {page}")
+                echo(f"report   {page}")
 
     def _print_warnings(self, end: ExperimentEnd) -> None:
         """Print the warnings about an experiment's results and, if `verbose`, its failures."""
@@ -169,10 +169,10 @@ class Batch:
         self._code = max(self._code, outcome.exit_code)
         self._print_named(end.request, [*outcome.warnings, *warn_unmet_expectations(ledger)])
         for line in _without_solution(outcome) if self.quiet else ():
-            typer.echo(terminal_safe(line), err=True)
+            echo(line, err=True)
         for name, result in outcome.failed if self.verbose else ():
             details = result.info.get("traceback", result.reason)
-            typer.echo(terminal_safe(f"{name}\n{details}"), err=True)
+            echo(f"{name}\n{details}", err=True)
 
 
 def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger) -> list[str]:

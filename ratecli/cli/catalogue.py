@@ -10,8 +10,8 @@ import typer
 from typer import Argument
 
 from ratecli.cli.arguments import JsonOption, OfflineOption, complete_names
-from ratecli.cli.console import format_table, pluralize, print_diagnostics, print_json
-from ratecli.render import plain_value, terminal_safe
+from ratecli.cli.console import echo, format_table, pluralize, print_diagnostics, print_json
+from ratecli.render import plain_value
 
 if TYPE_CHECKING:
     from ratecli.conformance.outcome import OptimalityGap, PluginReport
@@ -44,14 +44,14 @@ def ls(
     if as_json:
         print_json(rows)
     elif not rows:
-        typer.echo(f"no {kind} found")
+        echo(f"no {kind} found")
     else:
         heads = list(dict.fromkeys(key for row in rows for key in row if key != "is"))
         if all(row.get("from") == OWN_PACKAGE for row in rows):
             heads.remove("from")
         cells = [[_cell(row.get(head)) for head in heads] for row in rows]
         numbers = [head for head in heads if isinstance(rows[0].get(head), int)]
-        typer.echo(format_table(heads, cells, numbers))
+        echo(format_table(heads, cells, numbers))
 
 
 def show(
@@ -76,7 +76,7 @@ def show(
     if as_json:
         print_json(row)
     else:
-        typer.echo("\n".join(line for key in row for line in _fact_lines(key, row[key])))
+        echo("\n".join(line for key in row for line in _fact_lines(key, row[key])))
 
 
 def _fact_lines(key: str, value: Any) -> list[str]:
@@ -118,7 +118,7 @@ def check_plugin(
     if as_json:
         print_json([_plain(report) for report in reports])
     else:
-        typer.echo(terminal_safe("\n\n".join(_plugin_summary(report) for report in reports)))
+        echo("\n\n".join(_plugin_summary(report) for report in reports))
     raise typer.Exit(0 if all(report.holds for report in reports) else EXIT_PLUGIN_FAILED)
 
 

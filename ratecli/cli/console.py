@@ -58,7 +58,7 @@ class ProgressMeter:
         size = "" if total is None else f": {total:,} {unit}"
         amount = f", {done:,} done" if self.live else ""
         start = "\r" if self.live else ""
-        typer.echo(f"{start}{task}{size}{amount}", nl=not self.live, err=True)
+        typer.echo(f"{start}{terminal_safe(f'{task}{size}{amount}')}", nl=not self.live, err=True)
 
     def end(self) -> None:
         if self.live and self.task:
@@ -83,6 +83,11 @@ def progress_meter(*, quiet: bool = False) -> Iterator[ProgressMeter]:
 
 def _terminated(number: int, _: object) -> None:
     raise SystemExit(128 + number)
+
+
+def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print text that may come from files: without characters that control the terminal."""
+    typer.echo(terminal_safe(str(text)), err=err, nl=nl)
 
 
 def print_diagnostics(faults: Iterable[Diagnostic]) -> None:

@@ -20,7 +20,7 @@ from ratecli.cli.arguments import (
     complete_columns,
     complete_datasets,
 )
-from ratecli.cli.console import format_table, pluralize, print_diagnostics, progress_meter
+from ratecli.cli.console import echo, format_table, pluralize, print_diagnostics, progress_meter
 from ratecli.files import YAML_SUFFIXES
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def fetch(
         found = collect_errors(
             map(Path, wanted), lambda each: _fetch(each, offline=offline, progress=meter.download)
         )
-    typer.echo("\n".join(line for lines in found for line in lines))
+    echo("\n".join(line for lines in found for line in lines))
 
 
 def _fetch(wanted: Path, *, offline: bool, progress: DownloadProgress) -> list[str]:
@@ -147,11 +147,11 @@ def export(
     if form is ExportFormat.CARD:
         from ratecli.report.card import write_card  # noqa: PLC0415
 
-        typer.echo("\n".join(map(str, write_card(model, output, variant))))
+        echo("\n".join(map(str, write_card(model, output, variant))))
         return
     from ratecli.apply.export.files import export_model  # noqa: PLC0415
 
-    typer.echo(export_model(model, form, output, variant))
+    echo(export_model(model, form, output, variant))
 
 
 def filter_table(
@@ -237,7 +237,7 @@ def _print_table(found: PredictResult | FilterResult, summary: str) -> None:
     print_diagnostics(found.warnings)
     if found.content is not None:
         typer.echo(found.content, nl=False)
-    typer.echo(summary, err=found.content is not None)
+    echo(summary, err=found.content is not None)
 
 
 def _summary(found: FilterResult, request: FilterRequest) -> str:

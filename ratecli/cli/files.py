@@ -25,6 +25,7 @@ from ratecli.cli.arguments import (
     complete_templates,
 )
 from ratecli.cli.console import (
+    echo,
     format_table,
     pluralize,
     print_diagnostics,
@@ -34,7 +35,6 @@ from ratecli.cli.console import (
 )
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import atomic_write
-from ratecli.render import terminal_safe
 
 
 class OutputFormat(StrEnum):
@@ -62,10 +62,10 @@ def validate(
         code = error.exit_code
     if form is OutputFormat.TEXT:
         print_diagnostics(faults)
-        typer.echo("\n".join(good), nl=bool(good))
+        echo("\n".join(good), nl=bool(good))
     else:
         convert = diagnostics_to_json if form is OutputFormat.JSON else diagnostics_to_github
-        typer.echo(convert(sort_diagnostics(faults)))
+        echo(convert(sort_diagnostics(faults)))
     raise typer.Exit(code)
 
 
@@ -88,7 +88,7 @@ def explain(file: FileArgument, settings: SettingsOption = None) -> None:
 
     with progress_meter() as meter:
         prepared = check_available(file, settings or (), refuse=False, write_progress=meter.record)
-    typer.echo(terminal_safe("\n".join(explanation.explain(prepared))))
+    echo("\n".join(explanation.explain(prepared)))
     print_diagnostics(prepared.warnings)
     errors = [fault for fault in prepared.warnings if fault.is_error]
     raise typer.Exit(FaultError(errors).exit_code if errors else 0)
@@ -181,7 +181,7 @@ def init(
     from ratecli.experiment.starters.options import StarterOptions  # noqa: PLC0415
 
     if listed:
-        typer.echo(_list_starters())
+        echo(_list_starters())
         return
     options = StarterOptions(
         Path("experiment.yaml") if path == STDOUT else path,
@@ -208,7 +208,7 @@ def init(
         sys.stdout.write(made.text)
         return
     atomic_write(path, made.text)
-    typer.echo(terminal_safe("\n".join([*made.notes, f"wrote {path}; next: ratecli run {path}"])))
+    echo("\n".join([*made.notes, f"wrote {path}; next: ratecli run {path}"]))
 
 
 def _list_starters() -> str:

@@ -16,7 +16,7 @@ from ratecli.cli.arguments import (
     check_distinct_outputs,
     collect_errors,
 )
-from ratecli.cli.console import format_sheet, pluralize, print_diagnostics, print_json
+from ratecli.cli.console import echo, format_sheet, pluralize, print_diagnostics, print_json
 from ratecli.cli.files import FormatOption, OutputFormat
 
 if TYPE_CHECKING:
@@ -55,17 +55,17 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
     if not stored:
         raise typer.BadParameter("; ".join(missing))
     for text in missing:
-        typer.echo(f"not run: {text}", err=True)
+        echo(f"not run: {text}", err=True)
 
     def report_one(folder: Path) -> None:
         _, written = write_report(folder)
-        typer.echo("\n".join(map(str, written)))
+        echo("\n".join(map(str, written)))
 
     try:  # an unreadable ledger must not prevent the other reports or the joint page
         collect_errors(stored, report_one)
     finally:
         if len(folders) > 1:
-            typer.echo(write_joined(folders, output / JOINED_REPORT))
+            echo(write_joined(folders, output / JOINED_REPORT))
 
 
 def check(
@@ -124,7 +124,7 @@ def pin(
 
     ready = collect_errors(files, check_available)
     check_distinct_outputs((each.path, _reference_path(each, reference)) for each in ready)
-    typer.echo("\n".join(collect_errors(ready, pin_one)))
+    echo("\n".join(collect_errors(ready, pin_one)))
 
 
 def _reference_path(prepared: PreparedExperiment, reference: Path) -> Path:
@@ -141,14 +141,14 @@ def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github:
     listed = [each for each in Verdict if not each.good and (github or not each.compared)]
     faults = [placed(finding.diagnostic) for finding in outcome.of(listed)]
     if github:
-        typer.echo(diagnostics_to_github([*faults, *notes]), nl=bool(faults or notes))
+        echo(diagnostics_to_github([*faults, *notes]), nl=bool(faults or notes))
     else:
         print_diagnostics([*faults, *notes])
-    typer.echo(fd.check_summary(outcome))
+    echo(fd.check_summary(outcome))
     sheet = fd.findings_sheet(outcome)
     if sheet.rows and not github:
-        typer.echo(format_sheet(sheet, MAX_ROWS))
+        echo(format_sheet(sheet, MAX_ROWS))
     if len(sheet.rows) > MAX_ROWS and not github:
-        typer.echo(f"... and {len(sheet.rows) - MAX_ROWS} more: --format json has all")
+        echo(f"... and {len(sheet.rows) - MAX_ROWS} more: --format json has all")
     if note := fd.versions_note(outcome):
-        typer.echo(note)
+        echo(note)

@@ -21,7 +21,7 @@ from ratecli.cli.arguments import (
     check_distinct_outputs,
     collect_errors,
 )
-from ratecli.cli.console import format_table, print_diagnostics, progress_meter
+from ratecli.cli.console import echo, format_table, print_diagnostics, progress_meter
 from ratecli.errors import Diagnostic
 
 if TYPE_CHECKING:
@@ -155,12 +155,12 @@ def plan(
         if (cost := case.tuning_cost())
     }
     for line in sorted(costs):
-        typer.echo(line)
+        echo(line)
     for each in requests:
         if each.folder in to_fetch:
             names = ", ".join(to_fetch[each.folder])
             fetch = f"ratecli fetch {each.prepared.path}"
-            typer.echo(f"missing data: {names}; download with `{fetch}`")
+            echo(f"missing data: {names}; download with `{fetch}`")
     raise typer.Exit(EXIT_NO_DATA if lacking else 0)
 
 
@@ -174,15 +174,15 @@ def _print_forecasts(requests: list[RunRequest], *, by_algorithm: bool) -> None:
         by_algorithm=by_algorithm,
     )
     if by_algorithm:
-        typer.echo(f"{requests[0].folder.name}: results in {requests[0].folder}\n")
+        echo(f"{requests[0].folder.name}: results in {requests[0].folder}\n")
     first = "algorithm" if by_algorithm else "experiment"
-    typer.echo(format_table([first, *HEADS], [_row(each) for each in forecasts], HEADS))
-    typer.echo("\ntime: estimate for one process, from stored trials and `trial_seconds`")
+    echo(format_table([first, *HEADS], [_row(each) for each in forecasts], HEADS))
+    echo("\ntime: estimate for one process, from stored trials and `trial_seconds`")
     *each_one, total = forecasts
     if total.unknown:
-        typer.echo("unknown: `ratecli run FILE --smoke` runs one trial of each algorithm")
+        echo("unknown: `ratecli run FILE --smoke` runs one trial of each algorithm")
     if sum(each.trials for each in each_one) > total.trials:
-        typer.echo("total: trials that experiments share are counted once")
+        echo("total: trials that experiments share are counted once")
 
 
 def _row(forecast: RunForecast) -> list[str]:

@@ -167,9 +167,13 @@ def _grid_errors(sweep: Sweep) -> Iterator[Diagnostic]:
     found = sweep_points(sweep)
     if not found:
         yield _error("every point of the sweep is excluded", None, "exclude", key=True)
+    points = {_identity(point, point) for point in found}
+    names = sweep.names
+    everywhere = set(names).intersection(*found)
     for k, extra in enumerate(sweep.include):
-        lacking = [name for name in sweep.names if name not in extra] if extra in found else []
-        partly = [name for name in extra if any(name not in point for point in found)]
+        added = _identity(extra, extra) in points
+        lacking = [name for name in names if name not in extra] if added else []
+        partly = [name for name in extra if name not in everywhere]
         for name in [*lacking, *partly][:1]:
             message = f"only some points give a value to '{name}'"
             yield _error(message, "every point must have the same names", "include", k)
@@ -182,8 +186,9 @@ def sweep_points(sweep: Sweep, own: Sweep | None = None) -> list[SweepPoint]:
     """
     if own is None:
         return _unique_points(_with_included(sweep, list(_kept_points(sweep))))
+    replaced = {*own.names}
     outer = [
-        {name: value for name, value in point.items() if name not in own.names}
+        {name: value for name, value in point.items() if name not in replaced}
         for point in sweep_points(sweep)
     ]
     inner = sweep_points(own)
@@ -193,9 +198,12 @@ def sweep_points(sweep: Sweep, own: Sweep | None = None) -> list[SweepPoint]:
 def _kept_points(sweep: Sweep) -> Iterator[SweepPoint]:
     if not sweep.axes and sweep.include:
         return
+    excluded: dict[tuple[str, ...], set[object]] = {}
+    for pairs in sweep.exclude:
+        excluded.setdefault(tuple(pairs), set()).add(_identity(pairs, pairs))
     for parts in product(*_axis_factors(sweep)):
         point = {name: value for part in parts for name, value in part.items()}
-        if not any(has_values(point, pairs) for pairs in sweep.exclude):
+        if not any(_identity(point, names) in some for names, some in excluded.items()):
             yield {name: point[name] for name in sweep.axes}
 
 
@@ -209,9 +217,14 @@ def _axis_factors(sweep: Sweep) -> Iterator[list[SweepPoint]]:
 
 def _with_included(sweep: Sweep, kept: Sequence[SweepPoint]) -> list[SweepPoint]:
     found = [dict(point) for point in kept]
+    places: dict[tuple[str, ...], dict[object, list[int]]] = {}
     for extra in sweep.include:
-        shared = {name: value for name, value in extra.items() if name in sweep.axes}
-        matches = [k for k, point in enumerate(kept) if has_values(point, shared)]
+        shared = tuple(name for name in extra if name in sweep.axes)
+        if shared not in places:
+            places[shared] = {}
+            for k, point in enumerate(kept):
+                places[shared].setdefault(_identity(point, shared), []).append(k)
+        matches = places[shared].get(_identity(extra, shared), [])
         for k in matches:
             found[k] |= extra
         if not matches:
@@ -241,9 +254,13 @@ def value_identity(value: SweepValue) -> tuple[bool, SweepValue]:
     return isinstance(value, bool), value
 
 
+def _identity(point: Mapping[str, SweepValue], names: Iterable[str]) -> object:
+    """Return a key that is equal for points with equal values of these names."""
+    return tuple((name, value_identity(point[name])) for name in sorted(names))
+
+
 def _unique_points(points: Iterable[SweepPoint]) -> list[SweepPoint]:
     found: dict[object, SweepPoint] = {}
     for point in points:
-        identity = tuple((name, value_identity(value)) for name, value in sorted(point.items()))
-        found.setdefault(identity, point)
+        found.setdefault(_identity(point, point), point)
     return list(found.values())

@@ -101,7 +101,9 @@ class PluginCheck:
             reasons = list(self.reasons(subject))
         except CheckSkippedError as error:
             return CheckResult(self.name, "skipped", str(error))
-        except (Exception, SystemExit) as error:  # noqa: BLE001  plugins may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  plugins may raise anything
             reasons = [exception_line(error)]
         if not reasons:
             return CheckResult(self.name, "ok")

@@ -301,7 +301,9 @@ def _run(solver: Solver, goals: TinyProblemGoals, rows: TinyTable) -> SolverRun:
         start = time.perf_counter()
         try:
             answer = solver.solution(problem, np.random.default_rng(SEED), progress)
-        except Exception as error:  # noqa: BLE001  plugins may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  plugins may raise anything
             answer = error
         seconds = time.perf_counter() - start
     return SolverRun(goals, problem, answer, tuple(effects), seconds)

@@ -128,8 +128,8 @@ def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
     plugin = registry.providing_plugin(source)
     try:
         table: object = registry.import_function(source.preparations[preparation])(raw)
-    except Exception as error:  # a plugin may raise anything
-        if plugin is None or isinstance(error, FaultError):
+    except BaseException as error:  # a plugin may raise anything
+        if plugin is None or isinstance(error, FaultError | KeyboardInterrupt):
             raise
         reason = f"its preparation '{preparation}' fails: {exception_line(error)}"
         raise plugin.broken(reason) from error

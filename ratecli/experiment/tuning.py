@@ -54,13 +54,13 @@ def make_settings(
     has_penalty = L2 in tune and L2 not in own
     if parameters and not models:
         raise FaultError(unknown_option(found, parameters[0], own).under(TUNE))
+    count = math.prod(map(len, tune.values()))
+    if count > MAX_SETTINGS:
+        raise _error(f"these are {count:,} combinations; at most {MAX_SETTINGS:,} are allowed")
     if not has_penalty and found.tunes(tune.keys() & own, parameters):
         return ()
     if found.hides_groups:
         raise _error(f"'{name}' is a filter: its goals are not measured on unseen rows")
-    count = math.prod(map(len, tune.values()))
-    if count > MAX_SETTINGS:
-        raise _error(f"these are {count} combinations; at most {MAX_SETTINGS} are allowed")
     twice = [key for key in tune if key in own and key in options]
     if twice:
         raise _error(f"'{twice[0]}' is set and tuned", twice[0])

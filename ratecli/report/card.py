@@ -35,6 +35,7 @@ from ratecli.ledger.records import (
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.ledger.violations import measured_violation
+from ratecli.render import terminal_safe
 from ratecli.report.answer_text import incomplete_notes
 from ratecli.report.certificates import RATIO_NOTE, collect_certificates
 from ratecli.report.groups import (
@@ -52,6 +53,7 @@ from ratecli.report.sheet import (
     SheetCell,
     SheetRow,
     check_mark,
+    escape,
     estimate_cell,
     format_number,
     format_point,
@@ -132,17 +134,20 @@ def write_card(path: Path, output: Path | None = None, variant: str | None = Non
 
 def card_markdown(card: Card) -> str:
     """Return the card as Markdown."""
-    parts = [f"# {card.title}", card.about, *(f"**{note}**" for note in card.notes)]
+    parts = [f"# {escape(card.title)}", card.about, *(f"**{note}**" for note in card.notes)]
     for section in card.sections:
         parts.append(f"## {section.title}")
         parts += [section.text] if section.text else []
-        parts.append("\n".join(f"- {name}: {text}" for name, text in section.facts))
+        facts = [
+            (escape(name), text if text[0] == "`" else escape(text)) for name, text in section.facts
+        ]
+        parts.append("\n".join(f"- {name}: {text}" for name, text in facts))
         if section.sheet is not None:
             parts.append(to_markdown(section.sheet).partition("\n\n")[2].strip())
-        parts.append("\n".join(f"- {item}" for item in section.items))
+        parts.append("\n".join(f"- {escape(item)}" for item in section.items))
         if section.commands:
             parts.append("\n".join(["```sh", *section.commands, "```"]))
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return terminal_safe("\n\n".join(part for part in parts if part) + "\n")
 
 
 def card_html(card: Card) -> str:

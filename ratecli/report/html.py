@@ -28,6 +28,7 @@ from ratecli.errors import FaultError
 from ratecli.files import LEDGER_FILE, atomic_write
 from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
+from ratecli.render import terminal_safe
 from ratecli.report.answer_text import answer_sentences, best_sheet, incomplete_notes
 from ratecli.report.certificates import certificate_sheet
 from ratecli.report.expectations import (
@@ -211,6 +212,7 @@ def _environment() -> Environment:
     """Return the template environment, created once per process."""
     found = Environment(
         autoescape=True,
+        finalize=lambda value: terminal_safe(value) if type(value) is str else value,
         undefined=StrictUndefined,
         loader=FunctionLoader(_text),
         trim_blocks=True,
@@ -248,7 +250,7 @@ def tooltip_json(image: PlotImage) -> Markup:
     """Encode tooltip data for an HTML script element, escaping `<` and `&`."""
     marks = [[*(round(each, 5) for each in mark[:4]), *mark[4:]] for mark in image.marks]
     content = {"series": image.series, "marks": marks}
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    text = terminal_safe(json.dumps(content, ensure_ascii=False, separators=(",", ":")))
     return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))  # noqa: S704
 
 

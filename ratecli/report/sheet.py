@@ -175,17 +175,18 @@ def to_markdown(sheet: Sheet) -> str:
     """Render as a pipe table with aligned columns."""
     columns = []
     for k, (title, numeric) in enumerate(zip(sheet.titles, sheet.numeric, strict=True)):
-        texts = [_escape(text) for text in [title, *(row[k].text for row in sheet.rows)]]
+        texts = [escape(text) for text in [title, *(row[k].text for row in sheet.rows)]]
         width = max(3, *map(len, texts))
         rule = "-" * (width - numeric) + ":" * numeric
         texts.insert(1, rule)
         columns.append([text.rjust(width) if numeric else text.ljust(width) for text in texts])
     table = "\n".join(f"| {' | '.join(line)} |" for line in zip(*columns, strict=True))
-    note = f"{_escape(sheet.note)}\n\n" if sheet.note else ""
-    return f"## {_escape(sheet.title)}\n\n{note}{table}\n"
+    note = f"{escape(sheet.note)}\n\n" if sheet.note else ""
+    return f"## {escape(sheet.title)}\n\n{note}{table}\n"
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """Return text as one line of Markdown without HTML."""
     flat = " ".join(text.split())
     flat = flat.replace("\\", "\\\\").replace("|", "\\|")
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", flat)  # what could begin an HTML tag

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from ratecli.apply.predict import encoder_json
 from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
@@ -31,6 +33,7 @@ from ratecli.ledger.locks import REPORT_LOCK_FILE, lock_report
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.render import terminal_safe
 from ratecli.report.answer_text import answer_sentences, incomplete_notes
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.expectations import expectation_sheet
@@ -90,12 +93,21 @@ def write_report(folder: Path) -> tuple[Ledger, list[Path]]:
     return read, [*written, folder / MODELS_FOLDER] if kept else written
 
 
+class _Manifest(BaseModel):
+    """The record of a run, as far as reports and cards use it."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    command: list[str] = []
+    started: str = ""
+    versions: dict[str, str | None] = {}
+
+
 def with_manifest(ledger: Ledger, folder: Path) -> Ledger:
     """Add the record of the last run, if it can be read."""
     with suppress(OSError, ValueError):
-        found = json.loads((folder / MANIFEST).read_text("utf-8"))
-        if isinstance(found, dict):
-            return replace(ledger, meta={**ledger.meta, "manifest": found})
+        found = _Manifest.model_validate(json.loads((folder / MANIFEST).read_text("utf-8")))
+        manifest = found.model_dump(exclude_unset=True)
+        return replace(ledger, meta={**ledger.meta, "manifest": manifest})
     return ledger
 
 
@@ -121,13 +133,14 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
     yield "metrics.csv", csv_text(metrics_table(ledger))
     yield "trials.csv", csv_text(trials_table(ledger))
     yield "summary.csv", csv_text(summary_table(ledger), nan="")
-    yield "summary.md", summary_markdown(ledger)
+    yield "summary.md", terminal_safe(summary_markdown(ledger))
     for table, sheet in zip(
         ledger.report_entries("tables"), requested_sheets(ledger), strict=False
     ):
         if table.get("file"):
             notes = "\n\n".join([*ledger.stand_ins, CELL_LEGEND])
-            yield f"tables/{unique_file_name(table['file'])}.md", f"{to_markdown(sheet)}\n{notes}\n"
+            text = terminal_safe(f"{to_markdown(sheet)}\n{notes}\n")
+            yield f"tables/{unique_file_name(table['file'])}.md", text
     drawn = draw_plots(ledger)
     for picture in drawn:
         yield f"figures/{picture.name}.svg", picture.svg

@@ -432,7 +432,7 @@ class RunProgress:
         self._left.end(result.key, None if result.status == "error" else result.seconds)
         if result.status in FAILED_STATUSES:
             self._failed += 1
-            self._print(terminal_safe(f"error[E501]: {name}: {result.reason}"))
+            self._print(f"error[E501]: {name}: {result.reason}")
         self._refresh()
         if self._bar is None and not self._quiet:
             self._line = f"{self._counts()}  {name}: {result.status}, {result.seconds:.1f} s"
@@ -461,6 +461,7 @@ class RunProgress:
         self._print(f"{line}; {left}" if left else line)
 
     def _print(self, line: str) -> None:
+        line = terminal_safe(line)
         if self._bar is None:
             print(line, file=self._out, flush=True)
         else:

@@ -75,7 +75,9 @@ def run_guarded(key: str, run: TrialRun) -> TrialResult:
     begun = time.perf_counter()
     try:
         return run()
-    except (Exception, SystemExit) as error:  # noqa: BLE001  one trial must not end the others
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  one trial must not end the others
         return failure_result(key, error, time.perf_counter() - begun)
 
 

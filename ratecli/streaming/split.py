@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
 from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.split import (
@@ -33,6 +34,16 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.streaming.store import replace_on_success
 from ratecli.streaming.stream import CELL_DTYPE, row_weights
 from ratecli.streaming.table import StreamedTable, check_splits_rows
+
+
+class _Cells(BaseModel):
+    """The cells of the rows: their keys, and the number and total weight of the rows of each."""
+
+    model_config = ConfigDict(strict=True)
+    keys: list[int]
+    count: list[float]
+    weight: list[float]
+
 
 CellIndices = NDArray[np.int64]
 
@@ -144,19 +155,22 @@ class CellTable:
         self.path = table.store.folder / f"cells-{digest}"
         facts = self.path.with_suffix(".json")
         try:
-            known: dict[str, Any] = json.loads(facts.read_text("utf-8"))
+            known = _Cells.model_validate_json(facts.read_text("utf-8"))
+            places = np.unravel_index(np.array(known.keys, dtype=np.int64), self.sizes)
             complete = self.path.stat().st_size == len(table) * CELL_DTYPE.itemsize
-        except (OSError, ValueError):
+            complete &= len(known.keys) == len(known.count) == len(known.weight)
+        except (OSError, ValueError, OverflowError):
             complete = False
         if not complete:
             with replace_on_success(self.path) as new, replace_on_success(facts) as text:
                 known = self._write(new)
-                text.write_text(json.dumps(known), "utf-8")
-        *places, part = np.unravel_index(np.array(known["keys"], dtype=np.int64), self.sizes)
+                text.write_text(known.model_dump_json(), "utf-8")
+            places = np.unravel_index(np.array(known.keys, dtype=np.int64), self.sizes)
+        *own, part = places
         self.part = np.array(SPLIT_NAMES, "<U10")[part]
-        self.count, self.weight = (np.array(known[name], float) for name in ("count", "weight"))
+        self.count, self.weight = np.array(known.count, float), np.array(known.weight, float)
         self.label, self.columns = np.full(len(part), np.nan), dict[str, NDArray[Any]]()
-        for (name, each), place in zip(self.groupings.items(), places, strict=True):
+        for (name, each), place in zip(self.groupings.items(), own, strict=True):
             if name:
                 self.columns[name] = each.values[place]
             else:
@@ -181,7 +195,7 @@ class CellTable:
             found[name] = Grouping(table, name, slices.get(name, ()))
         return found
 
-    def _write(self, path: Path) -> dict[str, Any]:
+    def _write(self, path: Path) -> _Cells:
         """Write the cell of each row to a file, and return the description of the cells."""
         if np.prod(np.array(self.sizes, dtype=float)) >= 2**62:
             raise self._too_many()
@@ -201,7 +215,7 @@ class CellTable:
         part = np.array(list(known)) % len(SPLIT_NAMES)
         counts = np.bincount(part, count, len(SPLIT_NAMES)).astype(int).tolist()
         check_parts(dict(zip(SPLIT_NAMES, counts, strict=True)), self.spec, None)
-        return {"keys": list(known), "count": count, "weight": weight}
+        return _Cells(keys=list(known), count=count, weight=weight)
 
     def _stretches(self) -> Iterator[tuple[list[CellIndices], NDArray[np.float64]]]:
         """Yield the indices of all grouping columns, and the weights, `STRETCH` rows at a time."""

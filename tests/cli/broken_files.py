@@ -230,6 +230,8 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
          "mixture: {model: {GaussianNB: {var_smoothing: 1}}, tune: {⟦var_smoothing⟧: [1, 2]}}"),
         ("E104 too many settings",
          f"mixture: {{⟦tune⟧: {{calls: {[*range(1, 41)]}, sweeps: {[*range(40)]}}}}}"),
+        ("E104 too many settings of one that tunes itself",
+         f"unconstrained: {{model: GaussianNB, ⟦tune⟧: {{var_smoothing: {[*range(1, 1002)]}}}}}"),
         ("E104 tuned filter", "balanced_tree: {⟦tune⟧: {gap: [1, 2]}}"),
         ("E104 tuned option without effect",
          "post_shift: {tune: {min_support: [0], ⟦small_groups⟧: [pool]}}"),

@@ -12,6 +12,8 @@ import pytest
 from people import measured, read, trial
 from scipy.stats import binomtest
 
+from ratecli.render import terminal_safe
+
 MAJORIZE = trial("majorize")
 
 
@@ -74,6 +76,34 @@ REFUSED = [
     ([MAJORIZE, "--format", "card", "-o", "no/x.md"], 2, "cannot write to 'no/x.md'"),
     (["copied", "--format", "card"], 2, "error[E503]: 'copied' is not in the results of a run"),
 ]
+
+
+def test_names_with_control_characters_reach_no_terminal_card_or_page(folder, cli):
+    """Columns and groups with escape codes, marks of the text direction, and HTML."""
+    names, groups = ["s\u202eex", "a\x1b[31mge", "<img src=x>", "y"], ["m\u2066", "w\x1b[2J"]
+    rng = np.random.default_rng(0)
+    rows = [[groups[k % 2], rng.normal(), rng.normal(), rng.integers(2)] for k in range(200)]
+    pd.DataFrame(rows, columns=names).to_csv(folder / "t.csv", index=False)
+    texts = [cli("init", "t.yaml", "--data", "t.csv", "--label", "y", "--group", names[0])]
+    assert texts[0].code == 0
+    only = ("--set", "algorithms=[unconstrained]", "--set", "seeds=1", "--set", "sweep.limit=[0.8]")
+    texts.append(cli("run", "t.yaml", "-j", 1, *only))
+    (model,) = (folder / "results" / "t" / "models").iterdir()
+    texts += [
+        cli("export", model, "--format", "json", "-o", "m.json"),
+        cli("export", model, "--format", "card"),
+        cli("predict", model, "t.csv", "-o", "out.csv"),
+        cli("filter", "t.csv", "--by", names[0], "--label", "y", "-o", "kept.csv"),
+        cli("predict", model, "t.yaml"),
+    ]
+    shown = [text for answer in texts for text in (answer.out, answer.err)]
+    pages = [*folder.glob("*card*"), *(folder / "results").rglob("*.md"), folder / "t.yaml"]
+    pages += [*(folder / "results").rglob("*.html"), *(folder / "results").rglob("*.svg")]
+    assert len(pages) >= 6
+    pages = [path.read_text("utf-8") for path in pages]
+    assert any("a\ufffd[31mge" in page for page in pages)
+    assert all(terminal_safe(text) == text for text in (*shown, *pages))
+    assert not any("<img src=x>" in page for page in pages if not page.startswith("#"))
 
 
 @pytest.mark.usefixtures("rows")

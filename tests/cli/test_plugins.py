@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 import tomllib
 
 import numpy as np
@@ -465,16 +466,46 @@ def test_the_example_is_found_and_recorded(site, cli, monkeypatch):
     assert "random_cuts" in summary
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_library_warning_is_not_shown(tmp_path, jobs):
-    noisy = GOOD.replace("        return Sol", "        np.log(np.zeros(1))\n        return Sol")
-    install(tmp_path, "acme-rates", ENTRIES, {"acme_rates": noisy})
+def run_never(tmp_path, line, jobs):
+    """Run a small file with `never`, after a line in its `solve`."""
+    changed = GOOD.replace("        return Sol", f"        {line}\n        return Sol")
+    install(tmp_path, "acme-rates", ENTRIES, {"acme_rates": changed})
     (tmp_path / "small.yaml").write_text(PLAIN.replace("unconstrained", "never"))
     paths = [str(tmp_path), *filter(None, [environment().get("PYTHONPATH")])]
     env = environment(PYTHONPATH=":".join(paths))
     only = ("--smoke", "--set", "algorithms=[never]", "-q", "-j", jobs)
-    done = process("run", tmp_path / "small.yaml", *only, env=env, cwd=tmp_path)
+    return process("run", tmp_path / "small.yaml", *only, env=env, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_library_warning_is_not_shown(tmp_path, jobs):
+    done = run_never(tmp_path, "np.log(np.zeros(1))", jobs)
     assert (done.returncode, "Warning" in done.stderr) == (0, False)
+
+
+LINGERING = {
+    "thread": "import threading as t; t.Thread(target=t.Event().wait).start()",
+    "pool": "from concurrent.futures import ThreadPoolExecutor; ThreadPoolExecutor().submit(time.sleep, 900)",
+    "process": "from multiprocessing import Process; Process(target=time.sleep, args=(900,)).start()",
+}
+
+
+@pytest.mark.parametrize("kind", LINGERING)
+def test_the_command_ends_before_threads_and_processes_of_a_plugin(tmp_path, kind):
+    begun = time.monotonic()
+    done = run_never(tmp_path, LINGERING[kind].replace("; ", "; import time; ", 1), 1)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert "results" in {path.name for path in tmp_path.iterdir()}
+    assert time.monotonic() - begun < 300
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("kind", ["BaseException", "SystemExit", "GeneratorExit"])
+def test_whatever_a_plugin_raises_is_an_error_of_its_package(tmp_path, jobs, kind):
+    done = run_never(tmp_path, f"raise {kind}('enough')", jobs)
+    reason = f"the algorithm 'never' of the package 'acme-rates 1.0' failed: {kind}: enough"
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert reason in done.stderr
 
 
 @pytest.mark.slow

@@ -227,6 +227,10 @@ def test_broken_encoders_are_reported_and_written_again_by_report(folder, cli):
     changes = [{"models": value} for value in ([], [outside])]
     changes += [{"others": value} for value in ({"sex": "word"}, ["sex"])]
     changes += [{"levels": value} for value in (0, "1")]
+    models = good["models"]
+    wrong = [True, [], {"parity": "0.1"}, {"parity": True}]
+    changes += [{"models": [{**models[0], "violations": value}, *models[1:]]} for value in wrong]
+    changes += [{"predicts": 1}, {"format": {"decimal": 5}}, {"format": {"decimal": ";"}}]
     describes = "encoder.json' does not describe the features: "
     for text, message in (
         ("[]", describes),

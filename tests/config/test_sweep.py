@@ -1,4 +1,5 @@
 import math
+import time
 
 import pytest
 from hypothesis import given
@@ -106,6 +107,16 @@ def test_the_grid_is_the_product_without_repetitions(axes):
     for name, values in axes.items():
         exact = {(type(value), value) for value in values}
         assert all((type(point[name]), point[name]) in exact for point in found)
+
+
+def test_many_excluded_and_included_points_take_linear_time():
+    values, begun = list(range(3000)), time.perf_counter()
+    exclude = [{"a": value} for value in values[1:]]
+    include = [{"a": value, "b": -value} for value in values]
+    assert sweep_points(Sweep.model_validate({"a": values, "exclude": exclude})) == [{"a": 0}]
+    found = sweep_points(Sweep.model_validate({"a": values, "include": include}))
+    assert [point["b"] for point in found] == [-value for value in values]
+    assert time.perf_counter() - begun < 5
 
 
 @given(AXES.filter(bool), st.data())

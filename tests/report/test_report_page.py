@@ -220,8 +220,9 @@ def test_the_manifest_is_shown_without_repetitions(example, tmp_path):
     assert found["Run"] == "command:\n- ratecli\npython: '3.13'\n"
     assert found["Versions"] == "ratecli: 0.1.0\nnumpy: 2.4.6\npandas: '3'\n"
     assert f"digest: sha256:{'0a' * 32}\n" in found["Data"]
-    (tmp_path / "manifest.json").write_text("{")
-    assert with_manifest(example, tmp_path) is example
+    for broken in ("{", "[]", '{"versions": true}', '{"command": 5}', '{"started": []}'):
+        (tmp_path / "manifest.json").write_text(broken)
+        assert with_manifest(example, tmp_path) is example
 
 
 def test_tooltips_cannot_end_their_element():

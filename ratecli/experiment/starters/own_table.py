@@ -36,6 +36,7 @@ from ratecli.experiment.starters.options import Starter, StarterOptions
 from ratecli.rates.sample import Floats
 from ratecli.rates.syntax import quote
 from ratecli.rates.table import MEASURES
+from ratecli.render import terminal_safe
 from ratecli.solvers.judges import EXTRA_NOISE
 from ratecli.solvers.margin import DEFAULT_LEVEL
 
@@ -235,9 +236,9 @@ def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
 
 def _entry_lines(keys: Mapping[str, Any], features: Features) -> str:
     """Return the lines of the data set's keys, with the reason for each column that is left out."""
-    reasons = (f"\n    # {quoted(name)}: {why}" for name, why in features.left_out.items())
+    reasons = [f"\n    # {quoted(name)}: {why}" for name, why in features.left_out.items()]
     split = _yaml({"by": features.split_by}) if features.split_by else "{train: 2/3, test: 1/3}"
-    dropped = DROPPED * ("drop" in keys) + "".join(reasons)
+    dropped = DROPPED * ("drop" in keys) + terminal_safe("".join(reasons))
     return f"{_yaml_lines(keys, 4)}{dropped}\n    split: {split}"
 
 
@@ -320,5 +321,8 @@ def _yaml_lines(values: Mapping[str, Any], indent: int = 2) -> str:
 
 def _yaml(value: Any) -> str:
     """Return the value as YAML on one line, quoted if needed."""
-    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**9)
+    options: dict[str, Any] = {"default_flow_style": True, "width": 10**9}
+    text = str(yaml.safe_dump(value, allow_unicode=True, **options))
+    if text != terminal_safe(text):
+        text = str(yaml.safe_dump(value, **options))  # with escapes
     return text.removesuffix("\n").removesuffix("\n...")

@@ -22,6 +22,7 @@ from ratecli.config.report import PLOT_TYPES, BasePlot
 from ratecli.files import unique_file_name
 from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.view import Ledger
+from ratecli.render import terminal_safe
 from ratecli.report.sheet import format_point
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -303,7 +304,8 @@ class Canvas:
             self.figure.set_layout_engine(None)  # keep the layout that was computed
             marks = self._marks()
             self.figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-        images, series = (svg.getvalue(), png.getvalue()), tuple(self._numbers)
+        drawing = terminal_safe(svg.getvalue().decode()).encode()
+        images, series = (drawing, png.getvalue()), tuple(self._numbers)
         width = round(96 * self.figure.get_size_inches()[0])
         return PlotImage(name, self.caption, *images, self.what, width, series, marks)
 
