@@ -36,7 +36,8 @@ TABLES = {
     "badlog.csv": "x,a,p,r,b\n" + "1,yes,1,3,up\n2,no,0.6,,\n3,,,,\n" * 30,
     "marks.csv": "sex,x,y\n" + "F,1,0.5\nM,2,4\nF,3,2\nM,4,0\n" * 30,
 }
-MODELS = {"two.npz": Threshold(np.ones(2)), "nan.npz": Threshold(np.full(3, np.nan))}
+MODELS = {"two.npz": Threshold(np.ones(2)), "nan.npz": Threshold(np.ones(3))}
+object.__setattr__(MODELS["nan.npz"], "weights", np.full(3, np.nan))  # as in a damaged file
 
 
 def bomb() -> str:
