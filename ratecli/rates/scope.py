@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from ratecli.rates.table import Rate
 
 ValueLookup = Callable[[str], Sequence[str | float] | None]
 Conditions = tuple[Clause, ...]
+NUMBER_LIKE = re.compile(r"[+-]?\d+(?:[.,' ]\d{3})*(?:[.,]\d*)?")
+"""Words that may be numbers with a decimal comma or signs between thousands."""
 
 
 def placeholder_values(column: str) -> Sequence[str | float]:
@@ -109,6 +112,8 @@ def check_condition(condition: Condition, scope: Scope) -> None:
         hint = f"compare with = or !=; values: {', '.join(words[:12])}"
         if all(map(syntax.is_date, words)):
             hint = f"write a date, as in {column} {condition.op} {words[0][:10]}"
+        elif all(map(NUMBER_LIKE.fullmatch, words)):
+            hint = f"if '{words[0]}' is a number, set 'decimal' or 'thousands' of the data set"
         refuse("E206", message, span, hint)
 
 

@@ -13,6 +13,8 @@ import pytest
 from entries import load_entry_table, read_streamed_table, table_digest
 
 from ratecli.errors import Diagnostic, FaultError
+from ratecli.rates.scope import Scope, check_condition
+from ratecli.rates.syntax import Condition
 
 GOOD = "sex,age,zip,paid\nF,20,01,yes\nM,30,02,no\nF,40.5,03,\nM,50,04,yes\n"
 
@@ -406,6 +408,18 @@ def test_columns_that_must_be_numbers_name_the_sign(base: Path, role):
     options = {"label": "y", "weight": "x"} if role == "weight" else NUMBER | {"label": "x"}
     found = fault(base, "x;y;z\n2,5;0;1\n3,5;1;2\n", separator=";", features=["z"], **options)
     assert (found.code, found.help) == ("E411", 'set decimal: "," (for a command: --decimal ,)')
+
+
+def test_a_condition_on_numbers_with_other_signs_names_the_keys():
+    values = {"age": ["26,0", "1.234,5"], "day": ["12.05.2020", "1.2.2021"]}
+    scope = Scope(columns=frozenset(values), values=values.get)
+    helps = []
+    for name in values:
+        with pytest.raises(FaultError) as caught:
+            check_condition(Condition(name, ">=", (30.0,)), scope)
+        helps.append(caught.value.faults[0].help)
+    assert helps[0] == "if '26,0' is a number, set 'decimal' or 'thousands' of the data set"
+    assert helps[1].startswith("compare with =")
 
 
 LONG = b"a" * 10_000_000
