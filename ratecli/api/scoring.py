@@ -212,5 +212,7 @@ def _parse_measure(scorer: RateScorer, inputs: InputRows) -> Expression:
     metrics = read.case.metrics
     tree = metrics[VIOLATION_PREFIX + name if scorer.rule else name]
     if any(isinstance(part, ex.AlgorithmMetric) for part in ex.walk(tree)):
-        raise FaultError(Diagnostic("E304", f"'{scorer.text}' refers to another algorithm"))
+        message = f"'{scorer.text}' refers to another algorithm"
+        hint = "score both models with the rates inside, and subtract or divide the two values"
+        raise FaultError(Diagnostic("E304", message, hint))
     return tree

@@ -146,14 +146,14 @@ def _trend(node: SyntaxNode, numbers: Mapping[str, Interval], rising: str = "") 
     parts = [_trend(each, numbers, rising) for each in node.operands]
     if node.op == "-":
         parts[-1] = parts[-1].negated()
-    return parts[0] if len(parts) == 1 else _applied(_OPERATORS[node.op], parts, rising)
+    return parts[0] if len(parts) == 1 else _applied(_OPERATORS[node.op], node, parts, rising)
 
 
 def _trend_of_name(node: NameNode, numbers: Mapping[str, Interval], rising: str) -> _Trend:
     name = canonical_name(node.name)
     parts = [_trend(each, numbers, rising) for each in node.arguments or ()]
     if name in FUNCTIONS and parts:
-        return _applied(FUNCTIONS[name], parts, rising)
+        return _applied(FUNCTIONS[name], node, parts, rising)
     if name == "mean" and parts:
         return parts[0]
     if name == OF and parts:
@@ -168,9 +168,15 @@ def _trend_of_name(node: NameNode, numbers: Mapping[str, Interval], rising: str)
     return _Trend(in_name if rising else Direction.EITHER, REAL_LINE)
 
 
-def _applied(function: Function, parts: Sequence[_Trend], rising: str) -> _Trend:
-    """Return the trend of a function; low values of a distance from 0 or of `kl` are better."""
+def _applied(function: Function, node: SyntaxNode, parts: Sequence[_Trend], rising: str) -> _Trend:
+    """Return the trend of a function; low values of a distance from 0 or of `kl` are better.
+
+    `mcc ** 2` is no such distance: low values of a difference or of `mean_error` are better.
+    """
     ranges = [each.range for each in parts]
+    values = function(*ranges)
+    if values[0] == values[1]:
+        return _Trend(Direction.FIXED, values)
     signs = function.directions(ranges)
     if function is POWER and ranges[0][0] >= 0:  # whatever exponent of that sign
         signs = sign(ranges[1]), 0
@@ -182,9 +188,16 @@ def _applied(function: Function, parts: Sequence[_Trend], rising: str) -> _Trend
     even = function is POWER and ranges[1][0] == ranges[1][1] > 0 == ranges[1][0] % 2
     found = [(one if up > 0 else one.turned()) if up else Direction.EITHER for one, up in moved]
     distance = not rising and (even or function.name in {"abs", "rms", "kl"})
+    distance &= function.name == "kl" or any(map(_is_difference, syntax.walk(node)))
     if distance and not all(up for _, up in moved):
         found = [Direction.LOW]
-    return _Trend(reduce(Direction.and_, found, Direction.FIXED), function(*ranges))
+    return _Trend(reduce(Direction.and_, found, Direction.FIXED), values)
+
+
+def _is_difference(node: SyntaxNode) -> bool:
+    if isinstance(node, NameNode):
+        return node.name == "mean_error"
+    return isinstance(node, Operation) and node.op in {"+", "-"} and len(node.operands) == 2
 
 
 LOG_MASKS = frozenset({"logged", "taken", "not_taken"})

@@ -158,8 +158,10 @@ class _Resolver:
             self.not_by_columns(node, name)
         is_template = name in TEMPLATES or (node.by and name in VARIADIC_FUNCTIONS)
         if (is_template or name in FUNCTIONS or name == OF) and (node.items or node.split):
-            message = f"'{name}' cannot have a slice, only a rate can"
-            refuse("E304", message, node.span, f"write {name}(tpr[...])")
+            place = "[...]" * bool(node.items) + (f"@{node.split.text}" if node.split else "")
+            example = f"of(unconstrained, error{place})" if name == OF else f"tpr{place}"
+            message = f"'{name}' cannot have a slice or a split, only a rate can"
+            refuse("E304", message, node.span, f"write it after each rate inside: {example}")
         if is_template:
             return self.template(node)
         if name in BALANCE_METRICS:

@@ -234,7 +234,7 @@ def test_rate_score():
         ("positive_rate[sex = g]", "'g' is not a value of 'sex'"),
         ("churn", "needs a deployed model"),
         ("error <= 1", "a value is expected"),
-        ("of(unconstrained, error)", "refers to another algorithm"),
+        ("error - of(unconstrained, error)", "refers to another algorithm.*\n.*subtract"),
         ("accuraci", "rate:1:1"),
     ],
 )

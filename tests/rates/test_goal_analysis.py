@@ -360,7 +360,8 @@ DIRECTIONS = {
         "kl(base_rate, positive_rate[women]); imbalance(by=sex); sqrt(error) ** 2; mse; "
         "tpr * loss; tpr / -2; tpr ** -1; 1 / tpr; -tpr; error ** 0.5 / 2; abs(error); abs(tpr - 1); "
         "(tpr - 1) ** 2; (tpr[women] - tpr[men]) ** 2; tpr * -k; tpr ** -k; power(tpr, -1); "
-        "error * of(unconstrained, error); max(1 / tpr, error); -(-error); 1 - 2 * tpr"
+        "error * of(unconstrained, error); max(1 / tpr, error); -(-error); 1 - 2 * tpr; "
+        "abs(mean_error); mean_error ** 2; (mcc - 0.9) ** 2"
     ),
     "high": "recall[d2]; 1 - error; -2 * error; min_ratio(positive_rate, by=sex); f_score(2); auc; "
     "error / -2; error ** -2; 1 / error; -error; 2 - error; abs(tpr); (-tpr) * (-tnr); -tpr * -2; "
@@ -368,9 +369,10 @@ DIRECTIONS = {
     "exp(-error); log(tpr); 1 / (1 - tpr); f1 * recall",
     "either": (
         "error + accuracy; positive_rate[women] / positive_rate[men]; tpr[women] - tpr[men]; "
-        "mean_error; churn; (tpr - fpr) * tnr; tpr ** sign; sign * tpr; tpr / tpr; 1 / (tpr - 0.5)"
+        "mean_error; churn; (tpr - fpr) * tnr; tpr ** sign; sign * tpr; tpr / tpr; 1 / (tpr - 0.5); "
+        "mcc ** 2; abs(mcc); (-2 * mcc) ** 4"
     ),
-    "fixed": "3; -k ** 2; of(unconstrained, error) * 2",
+    "fixed": "3; -k ** 2; of(unconstrained, error) * 2; error ** 0; error * 0",
 }
 
 

@@ -309,7 +309,12 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("f_score(«tpr»)", "E304", "", "takes a number"),
         mark_of("1 + «kl(tpr)»", "E304", "", "2 arguments, not 1"),
         mark_of("1 + «max()»", "E304", "", "1 or more"),
-        mark_of("1 + «max(tpr, fpr)[women]»", "E304", "max(tpr[...])"),
+        mark_of("1 + «max(tpr, fpr)[women]»", "E304", "after each rate inside: tpr[...]"),
+        mark_of(
+            "1.1 * «of(unconstrained, error)@validation»",
+            "E304",
+            "of(unconstrained, error@validation)",
+        ),
         mark_of("error(by=«sex»)", "E304", "max(error, by=COLUMN)"),
         mark_of("tpr(by=«sex»)", "E304", "min(tpr, by=COLUMN)", "max_gap, mean, min_ratio"),
         mark_of("«max_gap(tpr, fpr, by=sex)»", "E304", "max_gap(tpr, by=sex)"),
