@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Container, Iterator, Mapping
@@ -17,6 +18,16 @@ from ratecli.errors import Diagnostic, FaultError
 
 ABANDONED_SECONDS = 24 * 3600.0
 """A temporary file that is older than this, in seconds, was left by a killed process."""
+
+
+RESULTS_FOLDER = Path("results")
+"""Default folder of results folders."""
+
+
+def shell_command(*arguments: object, output: Path = RESULTS_FOLDER) -> str:
+    """Return a command to copy: quoted for a shell, with `-o` unless it is the default."""
+    chosen = [] if output == RESULTS_FOLDER else ["-o", output]
+    return shlex.join(map(str, ("ratecli", *arguments, *chosen)))
 
 
 def temporary_path(folder: Path, kind: str) -> Path:
@@ -57,6 +68,9 @@ YAML_SUFFIXES = (".yaml", ".yml")
 
 LEDGER_FILE = "trials.sqlite"
 """In a results folder: the plan of the run and all finished trials (`ledger.store`)."""
+
+RESOLVED_FILE = "resolved.yaml"
+"""In a results folder: the experiment with all defaults filled in."""
 
 FITS_FOLDER = ".fits"
 """Beside results folders: fits that runs share (`solvers.fit_cache`)."""

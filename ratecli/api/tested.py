@@ -46,6 +46,7 @@ from ratecli.api.goals import (
     shared_arguments,
 )
 from ratecli.api.rows import InputRows
+from ratecli.config.safety import DEFAULT_FRACTION
 from ratecli.experiment.cases import resolve_goals
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
@@ -83,7 +84,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         Confidence bound: `auto`, `student_t`, `hoeffding`, `clopper_pearson`,
         `empirical_bernstein`, `anderson`, `betting` or `bootstrap` (`ratecli show`). `auto` chooses
         one that suits the rates.
-    fraction : float, default=0.4
+    fraction : float, default=0.5
         Fraction of the rows to hold out for the test.
     method : str, default="pieces"
         What is bounded: `pieces`, `forms` or `leaves`.
@@ -126,7 +127,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
     _: KW_ONLY
     delta: float | Mapping[str, float] = 0.05
     bound: str = "auto"
-    fraction: float | str = 0.4
+    fraction: float | str = DEFAULT_FRACTION
     method: str = "pieces"
     stratify: Sequence[str] = ()
     groups: Mapping[str, str] | None = None

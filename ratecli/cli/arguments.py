@@ -15,14 +15,13 @@ import typer
 from typer import Argument, Option
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.files import YAML_SUFFIXES
+from ratecli.files import LEDGER_FILE, RESOLVED_FILE, YAML_SUFFIXES
 
 Item = TypeVar("Item")
 ResultT = TypeVar("ResultT")
 
 EXIT_NO_DATA = 4
 """Exit code if data is not available."""
-RESULTS_FOLDER = Path("results")
 STDOUT = Path("-")
 
 
@@ -79,11 +78,16 @@ def _files_in(path: Path) -> list[Path]:
     if not glob.has_magic(pattern):
         return [path]
     names = glob.glob(pattern, recursive=True)  # noqa: PTH207  leaves out hidden files
-    files = sorted(each for each in map(Path, names) if each.is_file())
+    files = sorted(each for each in map(Path, names) if each.is_file() and not _is_resolved(each))
     if not files:
         where = "in" if path.is_dir() else "that matches"
         raise typer.BadParameter(f"there is no experiment {where} '{path}'", param_hint="FILE")
     return files
+
+
+def _is_resolved(file: Path) -> bool:
+    """Return whether a file is that of a run with all defaults, beside the file as written."""
+    return file.name == RESOLVED_FILE and (file.parent / LEDGER_FILE).is_file()
 
 
 Completions = list[tuple[str, str]]

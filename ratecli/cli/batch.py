@@ -19,6 +19,7 @@ from ratecli.cli.console import (
 )
 from ratecli.cli.results import JOINED_REPORT
 from ratecli.errors import Diagnostic, FaultError
+from ratecli.files import shell_command
 from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
@@ -218,8 +219,8 @@ def _use_of_model(outcome: RunOutcome, ledger: Ledger) -> list[str]:
         same = (trial.label, repr(trial.point)) == (group.label, repr(group.point))
         if has_model and same:
             models = outcome.folder / "models"
-            variant = f" --variant {group.variant}" if group.variant else ""
-            line = f"predict  ratecli predict {models / folder} TABLE{variant}"
+            variant = ["--variant", group.variant] if group.variant else []
+            line = f"predict  {shell_command('predict', models / folder, 'TABLE', *variant)}"
             at = f"this model is for {format_point(answer.task)}; others are in {models}"
             return [line, *([f"         {at}"] if len(kept) > 1 else [])]
     return []

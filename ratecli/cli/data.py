@@ -21,7 +21,7 @@ from ratecli.cli.arguments import (
     complete_datasets,
 )
 from ratecli.cli.console import echo, format_table, pluralize, print_diagnostics, progress_meter
-from ratecli.files import YAML_SUFFIXES
+from ratecli.files import YAML_SUFFIXES, shell_command
 
 if TYPE_CHECKING:
     from ratecli.apply.predict import PredictResult
@@ -252,5 +252,6 @@ def _summary(found: FilterResult, request: FilterRequest) -> str:
         f"inputs of {request.algorithm}: {', '.join(found.report['features'])}",
     ]
     if request.folder is not None:
-        lines.append(f"to apply the filter to other rows: ratecli predict {request.folder} NEW.csv")
+        command = shell_command("predict", request.folder, "NEW.csv")
+        lines.append(f"to apply the filter to other rows: {command}")
     return "\n".join(lines)

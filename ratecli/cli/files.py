@@ -34,7 +34,7 @@ from ratecli.cli.console import (
     sort_diagnostics,
 )
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.files import atomic_write
+from ratecli.files import atomic_write, shell_command
 
 
 class OutputFormat(StrEnum):
@@ -208,7 +208,7 @@ def init(
         sys.stdout.write(made.text)
         return
     atomic_write(path, made.text)
-    echo("\n".join([*made.notes, f"wrote {path}; next: ratecli run {path}"]))
+    echo("\n".join([*made.notes, f"wrote {path}; next: {shell_command('run', path)}"]))
 
 
 def _list_starters() -> str:

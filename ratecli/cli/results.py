@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -10,14 +11,15 @@ import typer
 from typer import Option
 
 from ratecli.cli.arguments import (
-    RESULTS_FOLDER,
     FilesArgument,
     OutputOption,
+    SettingsOption,
     check_distinct_outputs,
     collect_errors,
 )
 from ratecli.cli.console import echo, format_sheet, pluralize, print_diagnostics, print_json
 from ratecli.cli.files import FormatOption, OutputFormat
+from ratecli.files import RESULTS_FOLDER
 
 if TYPE_CHECKING:
     from ratecli.experiment.prepare import PreparedExperiment
@@ -40,7 +42,7 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
     report shows what is stored so far.
     """
     from ratecli.config.experiment import load_experiment  # noqa: PLC0415
-    from ratecli.files import LEDGER_FILE  # noqa: PLC0415
+    from ratecli.files import LEDGER_FILE, shell_command  # noqa: PLC0415
     from ratecli.report.html import write_joined  # noqa: PLC0415
     from ratecli.report.write import write_report  # noqa: PLC0415
 
@@ -48,7 +50,8 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
     folders = list(dict.fromkeys(folder for folder, _ in loaded))
     stored = [folder for folder in folders if (folder / LEDGER_FILE).is_file()]
     missing = [
-        f"nothing is stored in '{folder}' yet: run `ratecli run {file}` first"
+        f"nothing is stored in '{folder}' yet: "
+        f"run `{shell_command('run', file, output=output)}` first"
         for folder, file in loaded
         if folder not in stored
     ]
@@ -70,6 +73,7 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
 
 def check(
     files: FilesArgument,
+    settings: SettingsOption = None,
     output: OutputOption = RESULTS_FOLDER,
     reference: ReferenceOption = REFERENCE,
     *,
@@ -82,7 +86,10 @@ def check(
     ] = None,
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Compare results with `expect` and with the pinned reference; exit 3 if that fails."""
+    """Compare results with `expect` and with the pinned reference; exit 3 if that fails.
+
+    Results of `ratecli run --set` are checked with the same `--set`.
+    """
     if not math.isfinite(tolerance):
         raise typer.BadParameter(f"{tolerance} is not finite", param_hint="--tolerance")
     from ratecli.experiment.prepare import check_available  # noqa: PLC0415
@@ -90,7 +97,7 @@ def check(
     from ratecli.report.regression.check import check_results  # noqa: PLC0415
     from ratecli.report.regression.findings import checks_to_json, to_junit  # noqa: PLC0415
 
-    ready = collect_errors(files, check_available)
+    ready = collect_errors(files, partial(check_available, overrides=settings or ()))
     folders = [output / prepared.experiment.name for prepared in ready]
     check_distinct_outputs((prepared.path, f) for prepared, f in zip(ready, folders, strict=True))
     checks = [
@@ -109,10 +116,14 @@ def check(
 
 def pin(
     files: FilesArgument,
+    settings: SettingsOption = None,
     output: OutputOption = RESULTS_FOLDER,
     reference: ReferenceOption = REFERENCE,
 ) -> None:
-    """Write the results as the reference that `check` compares with."""
+    """Write the results as the reference that `check` compares with.
+
+    Results of `ratecli run --set` are pinned with the same `--set`.
+    """
     from ratecli.experiment.prepare import check_available  # noqa: PLC0415
     from ratecli.report.regression.check import pin_reference  # noqa: PLC0415
 
@@ -122,7 +133,7 @@ def pin(
         trials = sum(len(point.seeds) for point in pinned.trials)
         return f"pinned {pluralize(trials, 'trial')} in {path}; commit it with the file"
 
-    ready = collect_errors(files, check_available)
+    ready = collect_errors(files, partial(check_available, overrides=settings or ()))
     check_distinct_outputs((each.path, _reference_path(each, reference)) for each in ready)
     echo("\n".join(collect_errors(ready, pin_one)))
 

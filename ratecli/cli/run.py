@@ -13,7 +13,6 @@ from typer import Option
 
 from ratecli.cli.arguments import (
     EXIT_NO_DATA,
-    RESULTS_FOLDER,
     FilesArgument,
     OfflineOption,
     OutputOption,
@@ -23,6 +22,7 @@ from ratecli.cli.arguments import (
 )
 from ratecli.cli.console import echo, format_table, print_diagnostics, progress_meter
 from ratecli.errors import Diagnostic
+from ratecli.files import RESULTS_FOLDER, shell_command
 
 if TYPE_CHECKING:
     from ratecli.experiment.forecast import RunForecast
@@ -159,7 +159,7 @@ def plan(
     for each in requests:
         if each.folder in to_fetch:
             names = ", ".join(to_fetch[each.folder])
-            fetch = f"ratecli fetch {each.prepared.path}"
+            fetch = shell_command("fetch", each.prepared.path)
             echo(f"missing data: {names}; download with `{fetch}`")
     raise typer.Exit(EXIT_NO_DATA if lacking else 0)
 

@@ -48,6 +48,7 @@ class Document:
     path: Path
     text: str
     root: MappingNode
+    overrides: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> Document:
@@ -90,6 +91,7 @@ class Document:
         for text in overrides:
             try:
                 document = _apply_override(document, SourceText("--set", text))
+                document = replace(document, overrides=(*document.overrides, text))
             except FaultError as error:
                 faults += (replace(fault, code="E107") for fault in error.faults)
         if faults:

@@ -10,6 +10,8 @@ from ratecli.config.base import ColumnNames, NumberRange, Spec, StrictFlag, not_
 
 DEFAULT_DELTA = 0.05
 """Delta of constraints that a mapping `delta` does not name."""
+DEFAULT_FRACTION = 0.5
+"""Fraction of the training rows that is held out for the test."""
 PROBABILITY_RANGE = NumberRange(0, 1, above=True, below=True)
 AIM_RANGE = NumberRange(0.5, 1, below=True)
 """Valid `aim`: 0.5 tightens nothing; 1 would require an infinite margin."""
@@ -51,7 +53,7 @@ class SafetySpec(Spec):
         "bootstrap",
     ] = Field("auto", description="The confidence bound; `auto` selects one that suits the rates.")
     fraction: Probability = Field(
-        0.5,
+        DEFAULT_FRACTION,
         description="Fraction of the training rows to hold out for the test, or a name of the "
         "sweep.",
     )

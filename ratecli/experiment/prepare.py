@@ -33,6 +33,7 @@ from ratecli.experiment.filter_stage import filter_goal_loc, filter_stage_cases
 from ratecli.experiment.plan import Plan, make_plan
 from ratecli.experiment.reading import DatasetNames, ExperimentReader, ParsedRules
 from ratecli.experiment.slice_columns import SliceColumns
+from ratecli.files import shell_command
 from ratecli.rates.expression import Slice
 from ratecli.sampling.deployed import load_deployed_model
 from ratecli.sampling.resampling import SamplingSpec
@@ -67,6 +68,11 @@ class PreparedExperiment:
     @property
     def path(self) -> Path:
         return self.document.path
+
+    def command(self, name: str, folder: Path) -> str:
+        """Return a command on this file with its overrides, for results in `folder`."""
+        changes = (each for text in self.document.overrides for each in ("--set", text))
+        return shell_command(name, self.path, *changes, output=folder.parent)
 
 
 def check_file(

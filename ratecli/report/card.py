@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from ratecli.datasets.columns import MISSING_CATEGORY
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.catalogue import list_metrics
 from ratecli.experiment.options import default_options
-from ratecli.files import LEDGER_FILE, atomic_write
+from ratecli.files import LEDGER_FILE, atomic_write, shell_command
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTRAINT_TOLERANCE,
@@ -418,8 +417,8 @@ class _CardMaker:
             "key of the trial": self.trial.key,
             "sha256 of the model": self.model.sha256,
         }
-        commands = [shlex.join(["ratecli", *run["command"][1:]])] if run.get("command") else []
-        commands.append(f"ratecli predict {shlex.quote(self.model.name)} NEW.csv -o DECIDED.csv")
+        commands = [shell_command(*run["command"][1:])] if run.get("command") else []
+        commands.append(f"{shell_command('predict', self.model.name, 'NEW.csv')} -o DECIDED.csv")
         return Section("Origin and use", facts=_stated(facts), commands=tuple(commands))
 
 

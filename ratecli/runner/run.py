@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
@@ -23,7 +23,7 @@ from ratecli.experiment.forecast import TimeLeft
 from ratecli.experiment.meta import dataset_metadata, report_metadata, used_plugins
 from ratecli.experiment.plan import Task
 from ratecli.experiment.prepare import PreparedExperiment
-from ratecli.files import FITS_FOLDER, LEDGER_FILE, atomic_write, report_write_errors
+from ratecli.files import FITS_FOLDER, LEDGER_FILE, RESOLVED_FILE, atomic_write, report_write_errors
 from ratecli.ledger.provenance import build_manifest
 from ratecli.ledger.records import (
     END_WARNINGS_KEY,
@@ -239,9 +239,9 @@ class ExperimentRun:
     def _write_record(self, ended: datetime | None) -> None:
         prepared, folder = self.request.prepared, self.request.folder
         resolved = prepared.experiment.resolved()
-        text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=100)
-        atomic_write(folder / "experiment.yaml", prepared.document.text)
-        atomic_write(folder / "resolved.yaml", text)
+        document = prepared.document  # without a text if it was passed from Python
+        atomic_write(folder / "experiment.yaml", document.text or _yaml_text(document.data))
+        atomic_write(folder / RESOLVED_FILE, _yaml_text(resolved))
         record = build_manifest(
             data=dataset_metadata(prepared),
             command=self._command,
@@ -255,6 +255,10 @@ class ExperimentRun:
             ),
         )
         atomic_write(folder / "manifest.json", json.dumps(record, indent=2) + "\n")
+
+
+def _yaml_text(data: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _end_warnings(

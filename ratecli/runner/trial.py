@@ -330,7 +330,8 @@ class Trial:
         if problem.safety_test is not None:
             _, constraints = resolve_goals(case, rates_of_other)
             test = SafetyRows(trial.rows, problem.safety_test, problem.label_ends, self.spec.seed)
-            verdict = test.verdict(solution, predictions, constraints)
+            predicted = case.solver.needs_safety_test
+            verdict = test.verdict(solution, predictions, constraints, predicted=predicted)
             solution, status, reason = verdict.solution, verdict.status, verdict.reason
             predictions = dict(verdict.predictions)
             trial = self._with_main(solution, predictions) if predictions else trial

@@ -75,7 +75,12 @@ class SafetyRows:
     seed: int
 
     def verdict(
-        self, solution: Solution, first: Mapping[str, Predictions], rules: Sequence[Goal]
+        self,
+        solution: Solution,
+        first: Mapping[str, Predictions],
+        rules: Sequence[Goal],
+        *,
+        predicted: bool = False,
     ) -> SafetyTestResult:
         """Test every variant; `first` are their predictions on all rows, by name.
 
@@ -85,7 +90,9 @@ class SafetyRows:
         constraint's delta: it is not divided among candidates (fixed-sequence testing; Angelopoulos
         et al. 2021, "Learn then Test"). The order does not depend on the tested rows.
 
-        If the solver has no valid solution, its status is kept whatever the tests show.
+        If the solver has no valid solution, its status is kept whatever the tests show. If it
+        `predicted` the failure of the test, its reason says how many rows some candidate needs, and
+        the tests' explanations, which are about the tested candidate, are left out.
         """
         goals = [without_split_condition(goal) for goal in rules]
         found = {name: self._tested(name, goals, solution, first) for name in first}
@@ -99,7 +106,7 @@ class SafetyRows:
             passed = {}
             if status in USABLE_STATUSES and main is not None:
                 status = "no_solution_found"
-                tests = found[main].records
+                tests = () if predicted and reasons else found[main].records
                 reasons += [test["explanation"] for test in tests if not test["passed"]]
         variants = {name: tested.classifier for name, tested in passed.items()}
         predictions = {name: tested.predictions for name, tested in passed.items()}

@@ -388,3 +388,19 @@ def test_several_files_are_checked_together_unless_their_names_are_equal(folder,
     assert answer.code == 3
     assert "small: 20 comparisons" in answer.out
     assert "other: 1 comparison: 1 not compared" in answer.out
+
+
+def test_results_of_changed_values_are_pinned_and_checked_with_the_same_changes(folder, cli):
+    (folder / "my exp.yaml").write_text(FILE.replace("seeds: 5", "seeds: [8]"))
+    to, changed = ("-o", "my results"), ("my exp.yaml", "--set", "seeds=[3]")
+    ran = cli("run", *changed, *to, "-j", 1)
+    assert "predict  ratecli predict 'my results/small/models/majorize" in ran.out
+    plain = cli("pin", "my exp.yaml", *to)
+    assert plain.code == 2
+    assert "`ratecli run 'my exp.yaml' -o 'my results'` first. If it was run with" in plain.err
+    assert cli("pin", *changed, *to).code == 0
+    assert cli("check", *changed, *to).code == 0
+    wider = cli("check", *changed, "--set", "seeds=[3, 4]", *to)
+    assert wider.code == 3
+    again = "'my exp.yaml' --set 'seeds=[3]' --set 'seeds=[3, 4]' -o 'my results'"
+    assert f"`ratecli run {again}` runs missing trials" in wider.err

@@ -286,3 +286,14 @@ def test_metrics_that_refer_to_a_model_without_solution_are_undefined(folder):
     assert np.isnan(values["free"]["by", "test"])
     assert np.isnan(values["free"]["changed", "test"])
     assert 0 < values["free"]["error", "test"] < 0.5
+
+
+def test_a_reason_has_one_number_of_rows(folder):
+    """A solver that predicts the failure of its test says how many rows some candidate needs."""
+    text = FILE.replace("positive_rate[women] <= 0.5", "error <= 0.16")
+    result = trials(folder, text, "algorithms=[seldonian]")[0]["seldonian"]
+    assert result.status == "no_solution_found"
+    assert "no model is expected to pass the test of 'few'" in result.reason
+    assert result.reason.count("safety rows instead of") == 1
+    (record,) = {each["explanation"] for each in result.info["certificates"][:1]}
+    assert "this candidate would pass with" in record

@@ -14,7 +14,7 @@ from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.filter_stage import LEAST_SHARE_METRIC
 from ratecli.experiment.meta import dataset_metadata
 from ratecli.experiment.prepare import PreparedExperiment, list_missing_files
-from ratecli.files import LEDGER_FILE, atomic_write
+from ratecli.files import LEDGER_FILE, atomic_write, shell_command
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
 from ratecli.ledger.store import LedgerStore
@@ -79,7 +79,8 @@ def check_results(
         if known is not None:
             changes = changed_settings(known.settings, experiment_settings(ledger.experiment))
             data = changed_data(changes, known.data, dataset_digests(ledger))
-            found += _reference_findings(prepared, ledger, known, tolerance, changes)
+            again = f"if this change is intended, pin again: `{prepared.command('pin', folder)}`"
+            found += _reference_findings(prepared, ledger, known, tolerance, changes, again=again)
             notes += change_notes(experiment, changes, data)
             pinned_seeds = {seed for each in known.trials for seed in each.seeds}
             notes += seed_notes(pinned_seeds, {trial.seed for trial in ledger.plan}, found)
@@ -88,7 +89,8 @@ def check_results(
             versions = {name: (was.get(name, "-"), now.get(name, "-")) for name in changed}
         elif not any(each.against == "expect" for each in found):
             missing = f"no reference at '{place}', and nothing to judge in `expect`"
-            help_ = f"run `ratecli pin {path}` when the results are right, or add to `expect`"
+            pin = prepared.command("pin", folder)
+            help_ = f"run `{pin}` when the results are right, or add to `expect`"
             found.append(Finding(detail=f"there is nothing to compare with: {missing}", help=help_))
     found = [replace(each, loc=each.loc or _location(experiment, each)) for each in found]
     reference = place if ledger is not None and known is not None else None
@@ -101,10 +103,12 @@ def _reference_findings(
     known: Reference,
     tolerance: float,
     changes: Changes,
+    *,
+    again: str,
 ) -> list[Finding]:
     """Return all comparisons with the reference, with the changed options of the algorithm.
 
-    Failed ones suggest to pin again, unless there is no result to pin.
+    The help of failed ones is `again`, unless there is no result to pin.
     """
     if known.name != prepared.experiment.name:
         detail = f"the reference belongs to the experiment '{known.name}'"
@@ -112,7 +116,6 @@ def _reference_findings(
     better, rows = metric_directions(prepared.experiment), rows_by_split(ledger)
     terms = ComparisonTerms(tolerance, better, rows)
     found = compare_points(pin_points(ledger), known.trials, terms)
-    again = f"if this change is intended, pin again: `ratecli pin {prepared.path}`"
     own = {each.algorithm: algorithm_changes(changes, each.algorithm) for each in found}
     return [
         replace(
@@ -161,7 +164,8 @@ def load_current_results(
     Results are looked up by trial key, so those of another file, other data or other code are
     ignored. The findings say which trials are missing or failed, or why there are no results.
     """
-    path, detail, help_ = prepared.path, "", f"run `ratecli run {prepared.path}` first"
+    run, detail = prepared.command("run", folder), ""
+    help_ = f"run `{run}` first"
     plan, results = prepared.plan.planned, {}
     if not (folder / LEDGER_FILE).is_file():
         detail = f"nothing is stored in '{folder}'"
@@ -169,13 +173,14 @@ def load_current_results(
         detail = (
             f"files of the data are missing ({', '.join(absent)}), so results cannot be checked"
         )
-        help_ = f"run `ratecli fetch {path}` first"
+        help_ = f"run `{shell_command('fetch', prepared.path)}` first"
     else:
         with LedgerStore(folder / LEDGER_FILE, readonly=True) as store:
             results = store.results()
         if not any(trial.key in results for trial in plan):
             stale = "in its current form (the file, its data or the code has changed)"
             detail = f"no trial of the file {stale} is stored in '{folder}'"
+            help_ += ". If it was run with --set, add the same --set here"
     if detail:
         return None, [Finding(against="run", detail=detail, help=help_)]
     known = {
@@ -184,11 +189,14 @@ def load_current_results(
         "versions": code_versions(),
     }
     ledger = Ledger(plan, results, known)
-    return ledger, list(inconclusive_findings(ledger, path))
+    return ledger, list(inconclusive_findings(ledger, run))
 
 
-def inconclusive_findings(ledger: Ledger, path: Path) -> Iterator[Finding]:
-    """Yield a finding for each algorithm and reason why trials of it are missing or failed."""
+def inconclusive_findings(ledger: Ledger, run: str) -> Iterator[Finding]:
+    """Yield a finding for each algorithm and reason why trials of it are missing or failed.
+
+    `run` is the command that runs them.
+    """
     unfinished = (trial for trial in ledger.plan if ledger.status(trial) not in FINISHED)
     found = group_by(
         unfinished, lambda trial: (trial.label, ledger.status(trial), ledger.reason(trial))
@@ -200,7 +208,7 @@ def inconclusive_findings(ledger: Ledger, path: Path) -> Iterator[Finding]:
             ended = "are not stored for the current file, data and code"
         where = ", ".join(filter(None, [format_point(first.point), f"seed {first.seed}"]))
         detail = f"{1 + len(others)} of {planned} trials {ended}, the first at {where}"
-        help_ = f"`ratecli run {path}` runs missing trials and retries failed ones"
+        help_ = f"`{run}` runs missing trials and retries failed ones"
         yield Finding(against="run", algorithm=label, detail=detail, help=help_)
 
 
