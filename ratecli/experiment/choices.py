@@ -26,7 +26,10 @@ CHOICES = {
     ),
     "seldonian": (
         "if a model must come with a certificate and there are few features",
-        "may return no model, above all with few rows or many features",
+        (
+            "needs a safety test, such as `safety: {delta: 0.05}`; may return no model, above all "
+            "with few rows or many features"
+        ),
     ),
     "least_squares": (
         "if labels are numbers",

@@ -11,6 +11,7 @@ from ratecli.config.experiment import DeployedSpec
 from ratecli.errors import FaultError
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, case_metrics, references, resolve_goals
 from ratecli.experiment.checks.goals import SHAPE_NAMES, refusal_reason, shorten_text
+from ratecli.experiment.checks.rows import tested_constraints
 from ratecli.experiment.choices import in_order_of_choice, use_and_limits_of, use_of
 from ratecli.experiment.filter_stage import filter_stage_cases
 from ratecli.experiment.options import all_options, solver_class
@@ -22,7 +23,6 @@ from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED, MEASURES, canonical_name
 from ratecli.render import plain_value
 from ratecli.sampling.rows import load_trial_data
-from ratecli.sampling.safety_rows import goal_leaves, rates_on_split, without_split_condition
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import MarginSpec
 from ratecli.solvers.registry import all_algorithms
@@ -164,12 +164,11 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
     if not prepared.plan.tasks:
         yield "the bounds are listed once the data is present"
         return
-    _, rules = resolve_goals(case)
-    (goal,) = (without_split_condition(goal) for goal in rules if goal.name == name)
     deployed, data = prepared.experiment.deployed, prepared.data.only(case.datasets)
     column = deployed.column if deployed else None
     found = load_trial_data(data, prepared.experiment.seeds[0], column, case.sampling)
-    rates, _ = rates_on_split(goal_leaves([goal]), found.sample, "safety")
+    tested = tested_constraints(case, found.sample)
+    goal, rates = next(pair for pair in tested if pair[0].name == name)
     spec = case.safety_spec(found.splits()["safety"])
     assert spec is not None
     plan = plan_goal_test(goal, spec, rates)
@@ -214,11 +213,12 @@ def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
 
 
 def _explain_references(goal: Goal) -> Iterator[str]:
-    """Say when the value of each `of(...)` is known, and what replaces it below."""
+    """Say when the value of each `of(...)` is known, and what stands for it in the normal form."""
     for part in sorted(set(references(goal.expression)), key=ex.to_text):
         deployed = part.algorithm == DEPLOYED
         when = "the deployed model has decided" if deployed else "that trial has run"
-        yield f"{ex.to_text(part)} is known once {when}; {OF_PLACEHOLDER:g} replaces it below"
+        number = f"{OF_PLACEHOLDER:g} stands for it in the form below"
+        yield f"{ex.to_text(part)} is known once {when}; {number}"
 
 
 def _format_normal_forms(goals: Sequence[tuple[str, Goal]]) -> Iterator[str]:

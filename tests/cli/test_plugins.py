@@ -198,7 +198,7 @@ def test_broken_plugins_do_not_affect_files_that_do_not_use_them(broken, folder,
     )
     (folder / "bad.yaml").write_text(sums)
     err = cli("validate", "bad.yaml").err
-    assert re.search(r"algorithms that can: seldonian \([^)]+\)\n", err)
+    assert re.search(r"algorithms that can: seldonian \([^)]+\); add safety: {delta: 0.05}\n", err)
 
 
 UNCONSTRAINED, ERROR = "- unconstrained", "error: error"

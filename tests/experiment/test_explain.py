@@ -125,12 +125,12 @@ def test_rule_that_does_not_vary_is_shown_once(explained):
         # times the denominator
         ("precision[women] >= 0.7", "error", "class affine"),
         ("error <= 1.1 * of(unconstrained, error)", "error", "error <= 0.55"),
-        ("error <= 1.1 * of(unconstrained, error)", "error", "0.5 replaces it"),
+        ("error <= 1.1 * of(unconstrained, error)", "error", "0.5 stands for it"),
         ("f1[women] - f1[men] <= 0.1", "error", "class a comparison of ratios of rates"),
         (
             "precision[women] - precision[men] <= 0.1",
             "error",
-            "majorize does not support 'rule': it is a comparison of ratios of rates, but the",
+            "majorize does not support 'rule': it is a comparison of ratios of rates; the",
         ),
         ("f1[women] - f1[men] <= 0.1", "error", "unconstrained ignores the goals: to know"),
         ("tpr >= 0.5", "exp(fpr) + kl(0.3, positive_rate)", "class convex in the rates"),
@@ -219,3 +219,12 @@ def test_algorithms_refuse_with_the_part_and_who_takes_it(tmp_path, keys, quoted
     assert quoted in fault.message
     able = fault.help.partition("algorithms that can: ")[2]
     assert ("mixture" in able) == (keys.keys() == {"objective"} and "abs" not in keys["objective"])
+    assert able.endswith("add safety: {delta: 0.05}") == ("mixture" not in able)
+
+
+def test_the_bound_of_a_goal_on_another_algorithm_is_on_the_difference(tmp_path):
+    path, rule = tmp_path / "exp.yaml", "error <= 1.2 * of(unconstrained, error)"
+    text = FILE.format(rule=rule, objective="error") + "safety: {delta: 0.1}\n"
+    path.write_text(text)
+    lines = [line.strip() for line in explain(check_available(path))]
+    assert "upper bound of error - 1.2 * of(unconstrained, error), delta 0.1" in lines

@@ -144,7 +144,7 @@ def test_deployed_is_not_the_name_of_an_algorithm(folder):
     }
     lines = [line.strip() for line in explain(check_available(prepared.path))]
     canonical = "of(deployed, tpr[sex = F])"
-    note = "is known once the deployed model has decided; 0.5 replaces it below"
+    note = "is known once the deployed model has decided; 0.5 stands for it in the form below"
     assert f"{canonical} {note}" in lines
     assert "fnr <= 0.55" in lines
 

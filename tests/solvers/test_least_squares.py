@@ -356,7 +356,9 @@ def test_rules_that_are_not_convex_are_refused_by_name(folder, rule, message, sp
     (fault,) = caught.value.faults
     assert fault.code == "E308"
     assert message in fault.message
-    assert re.fullmatch(r"algorithms that can: seldonian \([^)]+\)", fault.help)
+    assert re.fullmatch(
+        r"algorithms that can: seldonian \([^)]+\); add safety: {delta: 0.05}", fault.help
+    )
     assert rule[fault.span.start : fault.span.end].startswith(span)
 
 

@@ -16,7 +16,7 @@ from ratecli.datasets.registry import logged_columns
 from ratecli.errors import Diagnostic, Loc, Span, did_you_mean
 from ratecli.experiment.cases import Case, measured_rates, references, resolve_goals
 from ratecli.experiment.choices import in_order_of_choice, use_of
-from ratecli.experiment.options import usable_solvers
+from ratecli.experiment.options import solver_class, usable_solvers
 from ratecli.experiment.safety import merged_safety, own_safety_keys
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import disclosure_bound
@@ -49,6 +49,7 @@ SHAPE_NAMES = {
     Shape.RANKING: "a measure of scores, which can only be reported",
     Shape.REPORTED: "more than `disclosivity(by=...) <= number`, and can only be reported",
 }
+SAFETY_HINT = "add safety: {delta: 0.05}"
 NUMERIC_ERROR_RATES = frozenset({"error", "squared_error"})
 """Kinds of measurement that exist for numeric labels (`rates.table.Measurement`)."""
 DEPLOYED_HINT = "set `deployed` to a column of its decisions, an algorithm, or the file of a model"
@@ -76,8 +77,7 @@ def check_entry(
     if found.needs_deployed and deployed is None:
         yield error("E307", "needs a deployed model, but there is none", DEPLOYED_HINT)
     if found.needs_safety_test and test is None:
-        hint = "add safety: {delta: 0.05}"
-        yield error("E102", "trains for a safety test, but there is none", hint)
+        yield error("E102", "trains for a safety test, but there is none", SAFETY_HINT)
     if enforces and makes_room and take == "weights":
         problem = "needs rows of equal weight to plan for its safety test; the filter weights them"
         yield error("E104", problem, "set take: sample in the filter, or filter: false here")
@@ -233,8 +233,10 @@ def check_support(
                 and (found.numbers is not None if numbers else found().takes_classes)
                 and not refusal_reason(found, goal, objective=aim)[0]
             ]
-            able = [f"{name} ({use_of(name)})" for name in in_order_of_choice(able)]
-            hint = f"algorithms that can: {', '.join(able)}"
+            named = [f"{name} ({use_of(name)})" for name in in_order_of_choice(able)]
+            hint = f"algorithms that can: {', '.join(named)}"
+            if experiment.safety is None and all(solver_class(x).needs_safety_test for x in able):
+                hint += f"; {SAFETY_HINT}"
             if not able:
                 hint = "no algorithm can; list it in `metrics` to measure it"
             if goal.shape is Shape.RANKING:
@@ -275,7 +277,7 @@ def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple
             text = goal.text[span.start : span.end] if span else ex.to_text(part)
             what = f"'{shorten_text(text, 100)}'"
         return (
-            f"{what} is {SHAPE_NAMES[goal.shape]}, but the algorithm supports {listed} goals",
+            f"{what} is {SHAPE_NAMES[goal.shape]}; the algorithm supports only {listed} goals",
             span,
         )
     for pair in map(find_two_sided_rate, goal.pieces) if found.one_sided else ():

@@ -419,6 +419,19 @@ def _reveals_label(condition: Clause, sample: Sample) -> bool:
 # safety tests and splits
 
 
+def tested_constraints(case: Case, sample: Sample) -> Iterator[tuple[Goal, RateMatrix]]:
+    """Yield the constraints as a safety test has them, each with its rates on the test's rows.
+
+    The rates of other algorithms are those of decisions 0, because their trials have not run.
+    """
+    trees = [goal.expression for goal in case.constraints]
+    unknown = Predictions(*np.zeros((3, len(sample))))
+    others = {part.algorithm: unknown for tree in trees for part in references(tree)}
+    sample = with_others(sample, trees, others)
+    for goal in map(without_split_condition, resolve_goals(case, rates_of_other)[1]):
+        yield goal, rates_on_split(goal_leaves([goal]), sample, "safety")[0]
+
+
 def _check_testable_constraints(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
     """Yield an E308 or E411 for each constraint or row that a safety test cannot use."""
     seen = set[tuple[str, str]]()
@@ -426,20 +439,13 @@ def _check_testable_constraints(sample: Sample, cases: Sequence[Case]) -> Iterat
         spec = case.safety_spec(int((sample.part == "safety").sum()))
         if spec is None:
             continue
-        trees = [goal.expression for goal in case.constraints]
-        unknown = Predictions(*np.zeros((3, len(sample))))  # their trials have not run
-        with_unknown = with_others(
-            sample, trees, {part.algorithm: unknown for tree in trees for part in references(tree)}
-        )
-        for goal in resolve_goals(case, rates_of_other)[1]:
+        for goal, rates in tested_constraints(case, sample):
             known = (ex.to_text(goal.expression), spec.method)
             if known in seen:
                 continue
             seen.add(known)
-            tested = without_split_condition(goal)
-            rates, _ = rates_on_split(goal_leaves([tested]), with_unknown, "safety")
             try:
-                plan_goal_test(tested, spec, rates)
+                plan_goal_test(goal, spec, rates)
             except FaultError as error:
                 yield from (replace(each, loc=("constraints", goal.name)) for each in error.faults)
 

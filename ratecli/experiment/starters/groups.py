@@ -98,7 +98,8 @@ def _bins(column: pd.Series) -> list[float]:
         rounded = {float(f"{cut:.{digits}g}") for cut in exact}
         if len(rounded) == len(exact) and all(least < cut <= most for cut in rounded):
             break
-    return [int(cut) if cut.is_integer() else cut for cut in sorted(rounded)]
+    # larger whole numbers are written with an exponent
+    return [int(cut) if cut.is_integer() and abs(cut) < 1e15 else cut for cut in sorted(rounded)]
 
 
 def _group_values(column: pd.Series, name: str) -> list[Any]:
