@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import _check_y
 
 from ratecli.api.estimator import RateConstrainedEstimator
+from ratecli.datasets.columns import MAX_NUMBER, SIZE_LIMIT
 from ratecli.models.base import Array
 
 
@@ -67,6 +68,8 @@ class RateConstrainedRegressor(RegressorMixin, RateConstrainedEstimator):  # typ
         if y is None:
             raise ValueError("it requires y to be passed, but the target y is None")
         found = np.asarray(_check_y(y, y_numeric=True, estimator=self), dtype=np.float64)
+        if (size := abs(found).max()) > MAX_NUMBER:
+            raise ValueError(f"y has values of size {size:g}, {SIZE_LIMIT}: use other units")
         low, high = self.label_range
         if not (low <= found.min() and found.max() <= high):
             raise ValueError(f"y has values outside of label_range, {low:g} to {high:g}")

@@ -214,6 +214,7 @@ def read_label(column: pd.Series, name: str, positive: Any = None) -> NDArray[np
 
 MAX_NUMBER = 1e100
 """Largest size of a numeric label or an outcome: sums of squares must be finite."""
+SIZE_LIMIT = f"but numbers must be at most {MAX_NUMBER:g} in size"
 
 
 def within_max(ends: tuple[float, float]) -> tuple[float, float]:
@@ -241,12 +242,15 @@ def read_number(
     wrong = ~(np.isfinite(label) & (label >= low) & (label <= high) | np.isnan(label))
     if wrong.any():
         row = int(np.argmax(wrong))
-        message = (
-            f"label column '{name}' holds {label[row]:g} in row {row + 1}, which is not between "
-            f"{low:g} and {high:g} ({int(wrong.sum())} such rows in total)"
-        )
+        limit, loc = f"which is not between {low:g} and {high:g}", ("label_range",)
         way = "a guarantee needs the range of all labels: widen 'label_range', or correct the rows"
-        raise FaultError(Diagnostic("E406", message, way, loc=("label_range",)))
+        if abs(label[row]) > MAX_NUMBER:
+            limit, way, loc = SIZE_LIMIT, "use other units, or correct the rows", ("label",)
+        message = (
+            f"label column '{name}' holds {label[row]:g} in row {row + 1}, {limit} "
+            f"({int(wrong.sum())} such rows in total)"
+        )
+        raise FaultError(Diagnostic("E406", message, way, loc=loc))
     return label
 
 

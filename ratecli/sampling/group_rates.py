@@ -54,7 +54,8 @@ def group_rates(
                 numbers[leaf.rate.name] = [None if math.isnan(value) else value, effective]
                 if leaf.rate.of != "decision" and n > 1:
                     errors = predicted.measure(leaf.rate.of, sample.label)[own] - value
-                    variance = (weight**2) @ errors**2 / weight.sum() ** 2 * n / (n - 1)
-                    numbers[leaf.rate.name].append(math.sqrt(variance))
+                    scale = abs(errors).max() or 1.0  # squares of squared errors may be infinite
+                    variance = (weight**2) @ (errors / scale) ** 2 / weight.sum() ** 2 * n / (n - 1)
+                    numbers[leaf.rate.name].append(scale * math.sqrt(variance))
     counts = {str(where): sample.counted(sample.rows(where, split)) for where in wheres}
     return {"split": split, "rows": counts, "rates": found}

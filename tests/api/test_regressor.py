@@ -117,6 +117,15 @@ def test_invalid_arguments_are_value_errors(debts, options, message):
         RateConstrainedRegressor(**options).fit(X, y, sensitive_features=sex)
 
 
+def test_labels_are_limited_in_size(debts):
+    """RuntimeWarnings are errors in tests."""
+    X, _, y = debts
+    scale = 1e99 / y.max()
+    assert np.isfinite(RateConstrainedRegressor().fit(X, y * scale).objective_)
+    with pytest.raises(ValueError, match=r"must be at most 1e\+100 in size"):
+        RateConstrainedRegressor().fit(X, y * scale * 100)
+
+
 def test_a_limit_that_costs_more_than_the_model_explains_is_a_warning(debts):
     X, sex, y = debts
     with pytest.warns(

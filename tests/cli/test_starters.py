@@ -234,6 +234,15 @@ def test_goals_groups_and_scores(folder, cli, options, expected):
         assert "8 combinations with at least 30 rows, the smallest sex = " in answer.out
 
 
+def test_cuts_beyond_64_bits_can_be_read(folder, cli):
+    rows = "".join(f"{k % 7},{k - 60}e306,{k % 2}\n" for k in range(120))
+    (folder / "t.csv").write_text("z,x,y\n" + rows)
+    answer = cli("init", "exp.yaml", "--data", "t.csv", "--label", "y", "--group", "x")
+    assert answer.code == 0, answer.err
+    experiment, _ = load_experiment(folder / "exp.yaml")
+    assert max(experiment.bins["x"]) > 1e307
+
+
 @pytest.mark.parametrize(
     ("options", "rules", "algorithm"),
     [
