@@ -65,8 +65,15 @@ def encoder_json(
         ],
         **json.loads(encoding),
     }
+    content["sha256"] = _content_sha256(content)
     text = json.dumps(content, indent=1, ensure_ascii=False)
     return {ENCODER_FILE: f"{text}\n".encode()}
+
+
+def _content_sha256(content: Mapping[str, Any]) -> str:
+    """Return the checksum of an encoder file's content except for the checksum itself."""
+    others = {key: value for key, value in content.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -151,7 +158,7 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         E104 for a variant that cannot be selected, E411 if features are not encoded from columns or
         rows have several levels.
     """
-    record = None
+    record, intact = None, False
     with read_errors(str(path)):
         is_folder = path.is_dir()
         if not path.exists() and (path.absolute().parent.parent / LEDGER_FILE).is_file():
@@ -161,7 +168,7 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
             )
             check_is_file(str(path), path, way)
     if is_folder:
-        record = _read_record(path)
+        record, intact = _read_record(path)
         path = path / _choose_variant(record, path, variant)
     elif variant is not None:
         message = f"'--variant' needs the folder of a trial, and '{path}' is not one"
@@ -172,7 +179,8 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         message = f"'{path}' is a policy for episodes and cannot be applied to the rows of a table"
         way = "in Python: ratecli.load_results(FOLDER).model(ALGORITHM).chances(states)"
         raise FaultError(Diagnostic("E411", message, way))
-    record = record or _read_record(path.parent)
+    if record is None:
+        record, intact = _read_record(path.parent)
     hint = "copy both from the folder of one trial"
     sha256 = hashlib.sha256(blob).hexdigest()
     same = [entry for entry in record.models if entry.sha256 == sha256]
@@ -187,6 +195,8 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     if classifier.width != width:
         message = f"'{path}' takes {classifier.width} features, and '{ENCODER_FILE}' makes {width}"
         raise FaultError(Diagnostic("E404", message, hint))
+    if not intact:
+        raise _broken_file(path.parent / ENCODER_FILE, "it was changed: its checksum differs")
     named = next((entry for entry in same if entry.file == path.name), same[0])
     main = record.models[0]
     return StoredModel(
@@ -224,10 +234,14 @@ class _TrialRecord(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
     models: Annotated[list[_ModelEntry], MinLen(1)]
     predicts: str = ""
+    sha256: str = ""
 
 
-def _read_record(folder: Path) -> _TrialRecord:
-    """Read the trial's encoder.json, without checking its description of the features."""
+def _read_record(folder: Path) -> tuple[_TrialRecord, bool]:
+    """Read the trial's encoder.json, without checking its description of the features.
+
+    Also return whether it is as it was written.
+    """
     path = folder / ENCODER_FILE
     way = (
         "it describes the features: name a trial's folder, results/NAME/models/TRIAL, or copy it "
@@ -250,7 +264,9 @@ def _read_record(folder: Path) -> _TrialRecord:
         raise FaultError(Diagnostic("E405", message, f"name one, for example '{trials[0]}'"))
     check_is_file(str(path), path, way)
     try:
-        return _TrialRecord.model_validate(json.loads(read_model_file(str(path), path)))
+        content = json.loads(read_model_file(str(path), path))
+        record = _TrialRecord.model_validate(content)
+        return record, record.sha256 == _content_sha256(content)
     except (ValueError, RecursionError):
         raise _broken_file(path, "its list of models is not valid") from None
 

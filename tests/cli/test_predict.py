@@ -2,6 +2,7 @@
 
 import io
 import json
+import random
 import shutil
 from pathlib import Path
 
@@ -245,3 +246,19 @@ def test_broken_encoders_are_reported_and_written_again_by_report(folder, cli):
             assert "`ratecli report FILE` writes it again" in " ".join(answer.err.split())
     assert cli("report", "first.yaml").code == 0
     assert cli("predict", path.parent, "people.csv").code == 0
+
+
+@pytest.mark.usefixtures("rows")
+def test_a_damaged_encoder_gives_no_other_decisions(folder, cli):
+    path = folder / trial("unconstrained") / "encoder.json"
+    known, good = cli("predict", path.parent, "people.csv"), path.read_bytes()
+    digits = [at for at, byte in enumerate(good) if chr(byte).isdigit()]
+    refused = set()
+    for at in random.Random(0).sample(digits, 40):
+        path.write_bytes(good[:at] + str((int(chr(good[at])) + 1) % 10).encode() + good[at + 1 :])
+        answer = cli("predict", path.parent, "people.csv")
+        assert (answer.code, answer.out) == (4, "")
+        refused |= {"it was changed: its checksum differs" in answer.err}
+    assert True in refused
+    path.write_bytes(good)
+    assert cli("predict", path.parent, "people.csv") == known

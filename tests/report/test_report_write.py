@@ -260,6 +260,7 @@ def test_the_encoder_is_beside_the_models(tmp_path):
     files = zip(models.items(), ("main-x.npz", "other.npz"), strict=True)
     about = {"key": "k", "algorithm": "a", "point": {"kappa": 0.5}, "seed": 3}
     about["predicts"] = ""
+    assert len(content.pop("sha256")) == 64
     assert content == json.loads(ENCODING) | about | {
         "models": [
             {
