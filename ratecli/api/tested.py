@@ -47,10 +47,12 @@ from ratecli.api.goals import (
 )
 from ratecli.api.rows import InputRows
 from ratecli.config.safety import DEFAULT_FRACTION
-from ratecli.experiment.cases import resolve_goals
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.experiment.cases import references, resolve_goals
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import Predictions
+from ratecli.rates.table import DEPLOYED
 from ratecli.sampling.others import rates_of_other, with_others
 from ratecli.sampling.rows import TrialData
 from ratecli.sampling.safety_rows import SafetyRows, SafetyTestResult
@@ -205,6 +207,11 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self, read: ParsedFitSpec, rows: LabelledRows, yes: Array, seed: int
     ) -> SafetyTestResult:
         trees = [goal.expression for goal in read.case.constraints]
+        others = {part.algorithm for tree in trees for part in references(tree)} - {DEPLOYED}
+        if others:
+            message = f"'of({min(others)}, ...)' refers to an algorithm that is not fitted here"
+            hint = "name a column of its decisions: deployed='COLUMN', and of(deployed, ...)"
+            raise FaultError(Diagnostic("E304", message, hint))
         data = TrialData(with_others(rows.sample(self.deployed), trees, {}), yes[:, None])
         issue_warnings(check_fit_rows(read, data))
         _, rules = resolve_goals(read.case, rates_of_other)

@@ -18,6 +18,7 @@ from ratecli.rates.tangent import tangent
 from ratecli.sampling.others import rates_of_other
 from ratecli.sampling.rows import TrialData
 
+ROUNDING = 1e-12
 MAX_MEASURED_PIECES = 100
 """Constraints with more pieces are left out, because each piece takes time."""
 
@@ -71,7 +72,10 @@ def _standard_errors(
         ).all():  # a constant decision has the same rates in every sample
             return known
         rates = matrix.measured(measured)
-        return np.hypot(known, np.sqrt(slopes**2 @ unseen_variance(rates, matrix.totals)))
+        others = slopes[:, [leaf.rate.yes == OTHER for leaf in matrix.leaves]]
+        same = others.any(axis=1) & (known < ROUNDING)  # both algorithms decide all rows alike
+        unseen = np.sqrt(slopes**2 @ unseen_variance(rates, matrix.totals))
+        return np.hypot(known, np.where(same, 0.0, unseen))
     if counts is not None:
         return np.full(len(slopes), np.nan)
     return matrix.standard_error_of(slopes, measured)

@@ -181,6 +181,7 @@ def test_no_constraints_is_a_warning(loans):
         ({"fraction": 0.0001}, "safety part would be empty"),
         ({"stratify": ["sexx"]}, "did you mean 'sex'"),
         ({"constraints": "roc_auc >= 0.8"}, "no confidence bound is known for 'roc_auc'"),
+        ({"constraints": "error <= of(unconstrained, error)"}, "not fitted here"),
         ({"constraints": "error <= lots"}, "constraints\\[0\\]:1:10"),
     ],
 )

@@ -58,3 +58,11 @@ def test_an_algorithm_never_exceeds_a_multiple_of_its_own_error(few):
     p = plain["error", "test"]
     assert value == pytest.approx(-0.1 * p)
     assert error < 0.2 * np.sqrt(p * (1 - p) / test)
+
+
+def test_an_algorithm_has_exactly_its_own_error(few):
+    """Both algorithms decide all rows alike, so the difference has no sampling error."""
+    _, store = run_file(write(few, FILE.replace("1.1 * ", "")))
+    trial = next(each for each in store.plan() if each.label == "unconstrained")
+    (pieces,) = store.result(trial.key).info[NEW_DATA_KEY]["pieces"]["deterministic"].values()
+    assert pieces == [[0.0, pytest.approx(0.0, abs=1e-12)]]

@@ -8,6 +8,7 @@ from experiments import faults, measured_values, run_file, write
 from ratecli.apply.predict import load_applicable_model, predict_table
 from ratecli.cli.app import main
 from ratecli.datasets.tables import read_table_file
+from ratecli.datasets.text_format import PLAIN
 from ratecli.errors import FaultError
 from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import loads
@@ -110,12 +111,12 @@ def test_models_predict_new_rows_from_the_score_alone(folder):
     model = load_applicable_model(results / "scores/models/unconstrained-seed=0")
     new = folder / "new.csv"
     pd.DataFrame({"risk": [0.25, 0.26, -3, 7]}).to_csv(new, index=False)
-    found, warnings = predict_table(model, new, read_table_file(new, None), 0)
+    found, warnings = predict_table(model, *read_table_file(new, PLAIN), 0)
     assert found.columns["decision"].tolist() == [0, 1, 0, 1]
     assert not warnings
     new.write_text("risk\n1\nNA\n")
     with pytest.raises(FaultError, match=r"column 'risk' has no score in row 2"):
-        predict_table(model, new, read_table_file(new, None), 0)
+        predict_table(model, *read_table_file(new, PLAIN), 0)
 
 
 def test_new_rows_of_an_unknown_group_are_reported(folder, capsys):

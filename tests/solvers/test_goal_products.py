@@ -42,6 +42,16 @@ def offered(given, name):
     return None if apart or any(refused) else solver
 
 
+def test_a_game_says_if_one_more_classifier_would_improve_its_mixture():
+    """The mean of all answers, which sets the prices, may stay where no single answer is best."""
+    given = problem(smooth_rows(1), GOALS["parity of ratios"])
+    solution = run(make_solver("coco", {}, ["c"]), given)
+    best = given.value(run(make_solver("post_shift", {}, ["c"]), given).main)
+    assert solution.status == "iteration_limit"
+    assert "one more classifier would improve the objective by about" in solution.reason
+    assert given.value(solution.main) > best + 0.01
+
+
 @pytest.mark.parametrize("goal", GOALS)
 def test_offered_algorithms_find_models_that_satisfy_the_constraints(goal):
     """Their objectives are near the best one, which each of them approximates in its own way."""
@@ -50,7 +60,8 @@ def test_offered_algorithms_find_models_that_satisfy_the_constraints(goal):
         solver = offered(given, name)
         if solver is not None:
             solution = run(solver, given)
-            assert (name, solution.status) == (name, "solved")
+            approximate = name == "coco" and "would improve" in solution.reason
+            assert approximate or (name, solution.status) == (name, "solved")
             assert given.violation(solution.main) <= CONSTRAINT_TOLERANCE
             found[name] = given.value(solution.main)
     players = set() if given.objective.shape is Shape.SMOOTH else {"three_player", "coco"}

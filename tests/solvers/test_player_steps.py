@@ -9,7 +9,7 @@ from oracles.goals import KL, Rules, by_kind, problem, smooth_rows
 from ratecli.models.storage import dumps
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.players.blocks import pack_lanes, unpack_lanes
-from ratecli.solvers.players.lagrangian import DescendingAtom, NegativeRatioAtom
+from ratecli.solvers.players.lagrangian import DescendingAtom, NegativeRatioAtom, RatioAtom
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
 
@@ -82,7 +82,9 @@ def test_steps_agree_with_plain_numpy(name):
     descending, ascending = PlainAdam(learning), PlainAdam(raising)
     ends = np.cumsum([0, *(len(each.lines) for each in form.atoms)])
     atoms = [(each.atom, slice(*ends[a : a + 2]), each.owner) for a, each in enumerate(form.atoms)]
-    total = np.zeros_like(game.slacks)
+    follow = [isinstance(atom, NegativeRatioAtom) for atom, _, _ in atoms]
+    follow = [any(follow) and isinstance(atom, RatioAtom) for atom, _, _ in atoms]
+    total = game.slacks.copy()
     for step in range(12):
         prices, slacks = game.prices.copy(), game.slacks.copy()
         W = unpack_lanes(game.player.W, len(grid))
@@ -97,22 +99,22 @@ def test_steps_agree_with_plain_numpy(name):
         broken = np.zeros((count, len(grid)))
         seen = slopes @ seen_rates + constants
         total += form.signs * seen[count:]
-        for atom, span, owner in atoms:
-            if isinstance(atom, NegativeRatioAtom):
-                slacks[span] = atom.boxed(total[span, None] / (step + 1))[:, 0]
+        for (atom, span, owner), follows in zip(atoms, follow, strict=True):
+            if follows:
+                slacks[span] = atom.boxed(total[span, None] / (step + 2))[:, 0]
             elif not isinstance(atom, DescendingAtom):
                 slacks[span] = atom.respond(prices[[owner]], signed[span, None])[:, 0]
             broken[owner] += atom.value(slacks[span, None])[0]
         broken = broken[1:] + seen[1:count]
         slopes_of_prices = np.concatenate([broken, seen[count:] - form.signs * slacks])
         risen = np.maximum(prices[1:] + ascending.step(slopes_of_prices), 0)
-        for atom, span, owner in atoms:
-            if isinstance(atom, NegativeRatioAtom):
+        for (atom, span, owner), follows in zip(atoms, follow, strict=True):
+            if follows:
                 down = form.signs[span] * atom.slopes(slacks[span, None])[:, 0]
                 risen[count - 1 :][span] = risen[owner - 1] * down
         np.testing.assert_allclose(game.prices[1:], risen, atol=1e-9)
-        for atom, span, owner in atoms:
-            if isinstance(atom, DescendingAtom) and not isinstance(atom, NegativeRatioAtom):
+        for (atom, span, owner), follows in zip(atoms, follow, strict=True):
+            if isinstance(atom, DescendingAtom) and not follows:
                 down = prices[owner] * atom.slopes(slacks[span, None])[:, 0] - signed[span]
                 slacks[span] = atom.boxed((slacks[span] - learning * down)[:, None])[:, 0]
         np.testing.assert_allclose(game.slacks, slacks, atol=1e-9)

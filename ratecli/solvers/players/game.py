@@ -20,6 +20,7 @@ from ratecli.solvers.players.lagrangian import (
     DescendingAtom,
     NegativeRatioAtom,
     ProgramLagrangian,
+    RatioAtom,
     SmoothAtom,
     multiply_lanes,
 )
@@ -273,8 +274,9 @@ class ThreePlayerGame:
 
     Slacks are best responses where these have a closed form; the others descend. Slacks that follow
     the leader are the mean of their arguments so far, and their multipliers the slopes of the atoms
-    there. Those of concave atoms always do. If all do, it is Frank-Wolfe if the classifier is an
-    oracle and rates are true, and NEMSIS if it descends and rates are hinges (protocols 3.2, B.1).
+    there. If an atom is concave, those of all ratios do. If all do, it is Frank-Wolfe if the
+    classifier is an oracle and rates are true, and NEMSIS if it descends and rates are hinges
+    (protocols 3.2, B.1).
 
     Attributes
     ----------
@@ -306,14 +308,16 @@ class ThreePlayerGame:
         self.slack_rates, lanes = slack_rates, len(slack_rates)
         self.slacks = np.full((len(form.signs), lanes), INITIAL_SLACK)
         self.followers = np.full(len(form.signs), leader)
+        concave = any(isinstance(each.atom, NegativeRatioAtom) for each in form.bundles)
         self.kinked = np.zeros_like(self.followers)
-        self._taken, self._total = 0, np.zeros_like(self.slacks)
         self._slopes = np.zeros_like(self.slacks)
         for bundle in form.bundles:
-            self.followers[bundle.slots] |= isinstance(bundle.atom, NegativeRatioAtom)
+            self.followers[bundle.slots] |= concave and isinstance(bundle.atom, RatioAtom)
             self.kinked[bundle.slots] = isinstance(bundle.atom, SmoothAtom) and bundle.atom.kinked
             if isinstance(bundle.atom, DescendingAtom):
                 self.slacks[bundle.slots] = bundle.atom.start
+        self._taken = 0 if leader else 1
+        self._total = self._taken * self.slacks
         prices = np.append(1.0, np.zeros(form.constraints))[:, None] * np.ones(lanes)
         self.prices = np.concatenate([prices, form.slack_multipliers(prices, self.slacks)])
         if isinstance(multipliers, SwapRegret):
@@ -342,9 +346,10 @@ class ThreePlayerGame:
         Return the classifiers that responded to the current multipliers, and their rates (K, B), as
         `ClassifierPlayer.move` does.
         """
+        first = 1 + self.form.constraints
         answer, rates = self.player.move(self.prices)
         terms = self.player.terms(answer, rates)
-        signs, first = self.form.signs, 1 + self.form.constraints
+        signs = self.form.signs
         pulls, signed = signs * self.prices[first:], terms[first:]
         self._total, self._taken = self._total + signs * signed, self._taken + 1
         own = [bundle for bundle in self.form.bundles if not self.followers[bundle.slots[0, 0]]]

@@ -216,8 +216,8 @@ class RatioAtom(DescendingAtom):
 class NegativeRatioAtom(RatioAtom):
     """`-x / y` of a lower slack x and an upper slack y.
 
-    It is concave in y, so no slack descends to a stationary point. The game plays its tangent at
-    the mean of the arguments so far, see `ThreePlayerGame`.
+    It is concave in y, so no slack descends to a stationary point. The game plays tangents of
+    ratios at the mean of the arguments so far, see `ThreePlayerGame`.
     """
 
     signs = (-1, 1)

@@ -45,6 +45,8 @@ from ratecli.solvers.problem import Problem, sum_by_goal
 if TYPE_CHECKING:
     from ratecli.solvers.players.solver import ThreePlayer
 
+MAX_PROMISED = 0.01
+"""Largest improvement by another answer of an oracle that a solved game may leave."""
 SHRINK_GAP = 1e-5
 SHRINK_SLACK = 1e-6
 """Added to the smallest attainable violation: keeps the loosened program feasible when rounded."""
@@ -133,6 +135,12 @@ def _best_solution(
         status = "iteration_limit"
         missed = f"after {solver.steps} steps no mixture of classifiers satisfies all constraints"
         reasons.append(missed if chosen.allowed else UNDEFINED_RATIO_REASON)
+    elif isinstance(chosen.player, BestResponsePlayer) and chosen.promised() > MAX_PROMISED:
+        status = "iteration_limit"
+        reasons.append(
+            f"after {solver.steps} steps, one more classifier would improve the objective by "
+            f"about {chosen.promised():.2g}: use 'mixture', which adds it"
+        )
     trace = tuple(chosen.trace(pace))
     return Solution(variants, status, "; ".join(reasons), chosen.multipliers(), trace)
 
@@ -224,6 +232,8 @@ class SettingResult:
 
     Attributes
     ----------
+    rates
+        (K, T) rates of the iterates.
     objectives, violations
         (T,) objective, infinite where undefined, and violation of each iterate.
     allowed
@@ -244,7 +254,7 @@ class SettingResult:
     ) -> None:
         """`shrink` is the option of `ThreePlayer`."""
         self.program, self.player, self.played, self.lane = program, player, played, lane
-        rates = np.stack([each.rates[:, lane] for each in played], axis=1)
+        self.rates = rates = np.stack([each.rates[:, lane] for each in played], axis=1)
         self.objectives, self.violations = program.cost(rates), program.missed(rates)
         if shrink == "metrics":
             each = [program.value(form, rates) for form in program.constraints]
@@ -274,6 +284,17 @@ class SettingResult:
             "uniform": self._mixture(counted / counted.sum()),
             "last": self._classifier(-1),
         }
+
+    def promised(self) -> float:
+        """Return how much the oracle's answer to the mixture's prices would improve it, about."""
+        assert isinstance(self.player, BestResponsePlayer)
+        program, rows = self.program.loosened(self.allowed), self.player.rows
+        found = optimize_over_hull(program, RatePoints.classifiers(self.rates), SHRINK_GAP)
+        if found is None or not rows.costs(found.prices).any():
+            return 0.0
+        near = self._classifier(int(np.argmin(found.prices @ self.rates)))
+        answer = self.player.oracle.answer(found.prices, near)
+        return float(found.prices @ (found.rates - rows.rates(rows.decide(answer))))
 
     def multipliers(self) -> dict[str, float]:
         """Return the multipliers of the last step by constraint."""
