@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -115,6 +115,8 @@ BEST_CONSTANT_KEY = "best constant"
 """Key of `TrialResult.info` for the best objective of a constant decision, by split."""
 UNDEFINED_CONSTANT_KEY = "undefined for the best constant"
 """Key of `TrialResult.info` for the constraints that are undefined for that decision, by split."""
+CONSTANT_NAME_KEY = "name of the best constant"
+"""Key of `TrialResult.info` for that decision in words, such as "selecting nobody", by split."""
 
 
 EFFECTIVE_ROWS_KEY = "effective rows"
@@ -167,6 +169,22 @@ class PlannedTrial:
         """The trial's name in messages, such as `majorize kappa=0.8 seed=1`."""
         point = [f"{name}={value}" for name, value in self.point.items()]
         return " ".join([self.label, *point, f"seed={self.seed}"])
+
+
+def undefined_constraints(trial: PlannedTrial, result: TrialResult) -> tuple[str, ...]:
+    """Return the constraints that are undefined on the test set for the best constant decision."""
+    texts = (result.info.get(UNDEFINED_CONSTANT_KEY) or {}).get("test", ())
+    return tuple(
+        name.removeprefix(VIOLATION_PREFIX)
+        for name, text in trial.metrics.items()
+        if name.startswith(VIOLATION_PREFIX) and text in texts
+    )
+
+
+def undefined_text(constraints: Sequence[str]) -> str:
+    """Return that undefined constraints are not satisfied, as the end of a sentence."""
+    ends = "is 0 / 0 and counts" if len(constraints) == 1 else "are 0 / 0 and count"
+    return f"{' and '.join(constraints)} {ends} as not satisfied"
 
 
 @dataclass(frozen=True)

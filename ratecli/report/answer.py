@@ -158,7 +158,7 @@ class Candidate:
     def flaw(self, best: Candidate) -> str:
         """Return why another setting comes before this one, which has a smaller objective."""
         if self.is_constant:
-            return "no better than the same decision for everyone"
+            return "no better than a constant decision"
         if best.is_tested and not self.is_tested:
             return "not put to a safety test"
         if self.is_kept and self.is_seldom and not best.is_seldom:

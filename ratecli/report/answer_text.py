@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ratecli.ledger.records import is_no_better
+from ratecli.ledger.records import is_no_better, undefined_text
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report.answer import (
     OBJECTIVE,
@@ -179,7 +179,9 @@ def _overview(
         how = "passed a safety test with confidence" if tested else how
         text = f"{where}, a setting {how} {stated}, but the test sets are too small to confirm it"
     if constant := sum(each.best.is_constant for each in kept):
-        text += f". At {constant}, the best is no better than the same decision for everyone"
+        text += (
+            f". At {constant} of the {total} {kind}, the best setting is no better than a constant"
+        )
     shown = ShownObjective.of(ledger)
     costs = [shown.estimate(each.cost).mean for each in kept]
     means = [mean for mean in costs if mean is not None]
@@ -228,7 +230,7 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int)
         return f"{best.name} has the {shown.best} on {rows}: {amount}."
     count, rules = _count_in_words(ledger, best, split), _all_constraints(ledger)
     if best.is_constant:
-        count += f"; it is {_compared_with_constant(ledger, best)}"
+        count += f". It is {_compared_with_constant(ledger, best)}"
     if not best.is_kept:
         reason = f" {answer.reason}." if answer.reason else ""
         start = "no setting" if answer.task else "No setting"
@@ -261,17 +263,17 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int)
 
 
 def _compared_with_constant(ledger: Ledger, best: Candidate) -> str:
-    """Return by how much the same decision for everyone is better, and why it does not count."""
-    everyone, constant = "the same decision for everyone", best.group.best_constant
+    """Return by how much a constant decision is better, and why it does not count."""
+    constant, outcomes = best.group.best_constant, best.group.outcomes
+    names = dict.fromkeys(each.constant_name for each in outcomes if each.constant_name)
+    name = " or ".join(names) or "a constant decision"
     if constant.mean is None or is_no_better(constant.mean, best.value):
-        return f"no better than {everyone}"
+        return f"no better than {name}"
     shown = ShownObjective.of(ledger)
     amount = f"{shown.name} {estimate_cell(shown.estimate(constant)).text}"
-    text = f"worse than {everyone} by {format_number(best.value - constant.mean)} ({amount})"
-    undefined = dict.fromkeys(name for each in best.group.outcomes for name in each.undefined)
-    if undefined:
-        text += f", for which {' and '.join(undefined)} is 0 / 0 and counts as not satisfied"
-    return text
+    text = f"worse than {name} by {format_number(best.value - constant.mean)} ({amount})"
+    undefined = list(dict.fromkeys(name for each in outcomes for name in each.undefined))
+    return f"{text}. There, {undefined_text(undefined)}" if undefined else text
 
 
 def _satisfies(is_uncertain: bool) -> str:

@@ -16,13 +16,14 @@ from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
 from ratecli.config.sweep import DATASET_AXIS
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
+    CONSTANT_NAME_KEY,
     CONSTRAINT_TOLERANCE,
     GROUP_RATES_KEY,
-    UNDEFINED_CONSTANT_KEY,
     VIOLATION_PREFIX,
     PlannedTrial,
     TrialResult,
     is_no_better,
+    undefined_constraints,
 )
 from ratecli.ledger.view import MEASURED_STATUSES, NOT_RUN, Ledger
 from ratecli.ledger.violations import (
@@ -109,9 +110,9 @@ class TrialOutcome:
     """A trial's status and the values of one variant, None if the trial did not return it.
 
     `violations` are those on the test set, by constraint. `best_constant` is the objective there of
-    the best constant decision that violates no constraint, and `undefined` are the constraints that
-    have no value for it. `rates` are those of groups on new
-    rows, by rate and group.
+    the best constant decision that violates no constraint, `undefined` are the constraints that
+    have no value for it, and `constant_name` is that decision in words. `rates` are those of groups
+    on new rows, by rate and group.
     """
 
     status: str
@@ -120,6 +121,7 @@ class TrialOutcome:
     best_constant: float | None = None
     rates: Mapping[tuple[str, str], float] = field(default_factory=dict)
     undefined: tuple[str, ...] = ()
+    constant_name: str = ""
 
     @property
     def is_constant(self) -> bool:
@@ -314,15 +316,14 @@ def _outcome(
         if split == "test" and metric.startswith(VIOLATION_PREFIX)
     }
     constant = (result.info.get(BEST_CONSTANT_KEY) or {}).get("test")
-    texts = (result.info.get(UNDEFINED_CONSTANT_KEY) or {}).get("test", ())
-    undefined = tuple(
-        name.removeprefix(VIOLATION_PREFIX)
-        for name, text in trial.metrics.items()
-        if name.startswith(VIOLATION_PREFIX) and text in texts
-    )
+    constant_name = (result.info.get(CONSTANT_NAME_KEY) or {}).get("test", "")
+    undefined = undefined_constraints(trial, result)
     names, rates = group_names(ledger, trial), _group_rates(trial, result, variant)
     rates = {(rate, names.get(group, group)): value for (rate, group), value in rates.items()}
-    return TrialOutcome(ledger.status(trial), numbers, violations, constant, rates, undefined)
+    status = ledger.status(trial)
+    return TrialOutcome(
+        status, numbers, violations, constant, rates, undefined, constant_name=constant_name
+    )
 
 
 def trial_datasets(ledger: Ledger, trial: PlannedTrial) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from ratecli.experiment.checks.rows import check_known_groups
 from ratecli.experiment.plan import TrialSpec
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
+    CONSTANT_NAME_KEY,
     CONSTRAINT_TOLERANCE,
     EFFECTIVE_ROWS_KEY,
     GROUP_RATES_KEY,
@@ -360,8 +361,9 @@ class Trial:
         constants = trial.best_constants()
         filters = summarize_filters(case.goals(), sample, splits, solution.variants, predictions)
         info |= filters or {
-            BEST_CONSTANT_KEY: {name: best for name, (best, _) in constants.items()},
-            UNDEFINED_CONSTANT_KEY: {name: texts for name, (_, texts) in constants.items()},
+            BEST_CONSTANT_KEY: {name: best for name, (best, *_) in constants.items()},
+            UNDEFINED_CONSTANT_KEY: {name: texts for name, (_, texts, _) in constants.items()},
+            CONSTANT_NAME_KEY: {name: words for name, (*_, words) in constants.items()},
             GROUP_RATES_KEY: group_rates(
                 trial.rows, case.metrics.values(), case.groups, predictions
             ),
@@ -468,16 +470,16 @@ class Trial:
         share = splits.get("test", 0) / sum(splits.values())
         return {"levels": levels, "pieces": found, "test": [crc32(rows.tobytes()), share]}
 
-    def best_constants(self) -> dict[str, tuple[float, list[str]]]:
+    def best_constants(self) -> dict[str, tuple[float, list[str], str]]:
         """Return the smallest objective of a constant that violates no constraint, by split.
 
         Also return the texts of the constraints that are undefined for it: one on precision, where
-        nobody is selected, is not violated. The constants are "always negative" and "always
-        positive". Splits where every constant violates a constraint are left out. The constant may
-        violate constraints if the algorithm ignores them and minimizes the objective, or for
-        numeric labels, where it is the mean label of the training rows. The result is empty without
-        constraints if the algorithm does not minimize the objective, or if a goal of decisions
-        depends on anything else, such as scores.
+        nobody is selected, is not violated. Also return the constant in words. The constants are
+        "always negative" and "always positive". Splits where every constant violates a constraint
+        are left out. The constant may violate constraints if the algorithm ignores them and
+        minimizes the objective, or for numeric labels, where it is the mean label of the training
+        rows. The result is empty without constraints if the algorithm does not minimize the
+        objective, or if a goal of decisions depends on anything else, such as scores.
         """
         sample = self.rows.sample
         case = self.spec.case
@@ -488,16 +490,16 @@ class Trial:
             return {}
         if sample.label_range is not None:
             known = sample.label[(sample.part == "train") & sample.mask("labelled")]
-            constants = [float(known.mean())]
+            constants = {"predicting the mean label": float(known.mean())}
         else:
             parts = [part for goal in goals for part in ex.walk(goal)]
             ranked = any(isinstance(part, ex.RankingMeasure | ex.Disclosure) for part in parts)
             if ranked or any(leaf.rate.of != "decision" for leaf in ex.leaves(*goals)):
                 return {}
-            constants = [0.0, 1.0]
-        best: dict[str, tuple[float, list[str]]] = {}
+            constants = {"selecting nobody": 0.0, "selecting everyone": 1.0}
+        best: dict[str, tuple[float, list[str], str]] = {}
         for split in self.rows.splits():
-            for constant in constants:
+            for name, constant in constants.items():
                 answers = np.full(len(sample), constant)
                 predictions = Predictions(answers, answers, answers)
                 objective, *violations = self._values(goals, split, predictions)
@@ -507,7 +509,7 @@ class Trial:
                 if allowed and objective < best.get(split, (math.inf,))[0]:
                     pairs = zip(goals[1:], violations, strict=True)
                     undefined = [ex.to_text(goal) for goal, each in pairs if math.isnan(each)]
-                    best[split] = objective, undefined
+                    best[split] = objective, undefined, name
         return best
 
 

@@ -18,6 +18,8 @@ from ratecli.ledger.records import (
     PlannedTrial,
     TrialResult,
     is_no_better,
+    undefined_constraints,
+    undefined_text,
 )
 from ratecli.ledger.view import MEASURED_STATUSES
 from ratecli.ledger.violations import MeasuredViolation, ViolationSample, measured_violation
@@ -83,12 +85,13 @@ def constant_warnings(
     """
     warnings = []
     for label, trials in groupby(plan, key=lambda trial: trial.label):
-        objectives, hinge = Pairs(list), True
+        objectives, hinge, undefined = Pairs(list), True, dict[str, None]()
         for trial in trials:
             linear = trial.options.get("model", LINEAR_MODEL) == LINEAR_MODEL
             hinge &= linear and trial.options.get("loss") == "hinge"
             result = results.get(trial.key)
             main, values = _values(result)
+            undefined |= dict.fromkeys(undefined_constraints(trial, result) if result else ())
             constant = result.info.get(BEST_CONSTANT_KEY, {}).get("test") if result else None
             for variant in dict.fromkeys((main, "deterministic")):
                 value = values.get((variant, "test", trial.metrics.get("objective", "")))
@@ -104,6 +107,8 @@ def constant_warnings(
                     f"in {len(worse)} of {len(pairs)} trials: objective {value:.4g} against "
                     f"{constant:.4g}"
                 )
+                if undefined and not is_no_better(constant, value):
+                    message += f"; for the constant, {undefined_text(list(undefined))}"
                 hint = "set loss: logistic: a hinge loss often gives a constant for a rare class"
                 warnings.append(Diagnostic("W408", message, hint if hinge else None))
     return warnings

@@ -178,7 +178,7 @@ NOBODY = """
 name: nobody
 datasets: {loans: {source: loans, rows: 400}}
 objective: positive_rate
-constraints: {few: precision >= 0.1}
+constraints: {few: precision >= 0.1, ratio: fpr / tpr <= 2}
 algorithms: [unconstrained]
 report: {plots: []}
 """
@@ -193,10 +193,14 @@ def test_a_model_that_is_worse_than_a_constant_is_not_offered(folder, cli):
         "split == 'test' and metric == 'objective'"
     )["value"]
     said = (
-        f"it is worse than the same decision for everyone by {rate:.4f} (positive_rate 0.0000), "
-        "for which few is 0 / 0 and counts as not satisfied."
+        f"It is worse than selecting nobody by {rate:.4f} (positive_rate 0.0000). "
+        "There, few and ratio are 0 / 0 and count as not satisfied."
     )
     assert said in answer.out
+    assert (
+        "against 0; for the constant, few and ratio are 0 / 0 and count as not satisfied"
+        in answer.err
+    )
     assert "ratecli predict" not in answer.out
 
 
