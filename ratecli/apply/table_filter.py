@@ -34,7 +34,7 @@ from ratecli.files import (
 )
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, FILTERS_KEY, PlannedTrial, TrialResult
 from ratecli.models.storage import loads
-from ratecli.rates.resolve import MAX_VALUES
+from ratecli.rates.resolve import max_groups
 from ratecli.rates.syntax import quote, value_text
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.encoding import Encoding
@@ -200,9 +200,10 @@ def _check_columns(request: FilterRequest, file: TableFile, table: pa.Table) -> 
         raise FaultError(faults)
     frame, warnings = own.typed_columns(file, table, by, ()), []
     for name in by:
-        if not 2 <= (count := frame[name].nunique()) <= MAX_VALUES:
+        values = frame[name].dropna().unique().tolist()
+        if not 2 <= (count := len(values)) <= (most := max_groups(values)):
             many = f"{count} value{'s' * (count != 1)}"
-            message = f"'{name}' has {many}, and --by takes 2 to {MAX_VALUES}"
+            message = f"'{name}' has {many}, and --by takes 2 to {most}"
             hint = f"name a column with {'at least two' if count < 2 else 'fewer'} groups"
             faults.append(Diagnostic("E304", message, hint))
         if count := int(frame[name].isna().sum()):

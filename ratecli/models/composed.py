@@ -133,10 +133,8 @@ class GroupThreshold:
 
     def shifted(self, scores: Array, members: Array) -> Array:
         """Return scores (n,) minus thresholds, for rows with memberships (n, S)."""
-        scores = scores.copy()
-        for group, threshold in zip(self.groups, self.thresholds, strict=True):
-            scores[_matches_group(members, group)] -= threshold
-        return scores
+        thresholds = np.append(self.thresholds, 0.0)  # the last for rows in none of the groups
+        return np.asarray(scores - thresholds[find_groups(members, self.groups)])
 
     def decide(self, X: Features) -> Array:
         return (self.score(X) > 0).astype(float)
@@ -184,12 +182,12 @@ def rows_without_group(classifier: Classifier, members: Array) -> NDArray[np.boo
     """Return which rows (n,) are in no group of group thresholds, given memberships (n, S)."""
     while isinstance(classifier, MixtureClassifier):  # its members have the same groups
         classifier = classifier.members[0]
-    known = np.zeros(len(members), dtype=bool)
     if not isinstance(classifier, GroupThreshold) or members.shape[1] != len(classifier.slices):
-        return known
-    for group in classifier.groups:
-        known |= _matches_group(members, group)
-    return ~known
+        return np.zeros(len(members), dtype=bool)
+    return np.equal(find_groups(members, classifier.groups), len(classifier.groups))
+
+
+HASH_BOUND = 2**62
 
 
 def append_memberships(X: Features, members: Sequence[NDArray[np.bool_]]) -> Features:
@@ -205,10 +203,27 @@ def extract_memberships(X: Features, width: int) -> Array:
     return shown if isinstance(shown, np.ndarray) else shown.toarray()
 
 
-def _matches_group(members: Array, group: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return (n,) whether a row is in exactly the slices (S,) of a group."""
-    apart = members @ np.where(group, -1.0, 1.0) + float(group.sum())
-    return np.asarray(apart < 0.5)
+def hash_memberships(members: NDArray[Any]) -> NDArray[np.int64]:
+    """Return a number (n,) for each row of memberships (n, S), the same for equal rows.
+
+    Rows that differ have different numbers, save with a probability of about 2^-63.
+    """
+    words = np.random.default_rng(0).integers(-HASH_BOUND, HASH_BOUND, size=members.shape[1])
+    # integer sums modulo 2^64 are exact, so equal rows have equal sums
+    return np.asarray(members.astype(np.int64) @ words)
+
+
+def find_groups(members: Array, groups: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return (n,) the group that is in exactly the slices of each row, C if there is none.
+
+    Memberships are (n, S) of rows and (C, S) of groups, which are distinct.
+    """
+    if not len(groups):
+        return np.zeros(len(members), dtype=np.intp)
+    known, own = hash_memberships(groups), hash_memberships(members)
+    order = np.argsort(known)
+    near = order[np.minimum(np.searchsorted(known[order], own), len(known) - 1)]
+    return np.where(known[near] == own, near, len(known))
 
 
 @dataclass(frozen=True)

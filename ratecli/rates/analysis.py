@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Flag, StrEnum
 from functools import cached_property, lru_cache, reduce
 from operator import and_
@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # numpy is slow to import
     Floats = NDArray[np.float64]
 
 MAX_PIECES = 2000
+"""Largest number of parts that a maximum of sums is split into."""
 
 
 class Shape(StrEnum):
@@ -109,7 +110,8 @@ class Goal:
         For a constraint, expressions that must all be at most 0 (`max`, `abs` and templates taken
         apart, denominators cleared where that is sound). For an objective, the objective itself.
     shape
-        The hardest class among the pieces.
+        The hardest class among the pieces. A constraint is also affine if some pieces are sums of
+        maxima of affine forms (see `affine_maxima`).
     """
 
     name: str
@@ -167,7 +169,8 @@ def _without_denominator(piece: Expression) -> Expression:
         return piece
     parts = ((constant, bottom), (factor, top))
     product = ex.add(*(ex.multiply(ex.Constant(k), part) for k, part in parts), span=piece.span)
-    return piece if ratio_sum(product) is None else product
+    simpler = ratio_sum(product) is not None or curvature(product) is Curvature.CONVEX
+    return product if simpler else piece
 
 
 def _constraint_shape(piece: Expression) -> Shape:
@@ -175,6 +178,8 @@ def _constraint_shape(piece: Expression) -> Shape:
     if disclosure_bound(piece) is not None:
         return Shape.DISCLOSURE
     found = shape(piece)
+    if found is Shape.CONVEX and affine_maxima(piece) is not None:
+        return Shape.AFFINE
     return Shape.OTHER if found is Shape.BALANCE else found
 
 
@@ -182,7 +187,9 @@ def pieces(node: Expression) -> tuple[Expression, ...]:
     """Return expressions that are all at most 0 exactly where `node` is.
 
     `max(a, b) + c <= 0` becomes `a + c <= 0` and `b + c <= 0`; the same works for `-min`, `abs` and
-    positive multiples. If there were more than `MAX_PIECES`, the node is returned unsplit.
+    positive multiples. A sum of two maxima of many parts is not split if it is convex: that would
+    take all pairs of their parts. If there were more than `MAX_PIECES`, the node is returned
+    unsplit.
     """
     found = _maximum_alternatives(node, 1.0)
     return found if len(found) <= MAX_PIECES else (node,)
@@ -193,7 +200,12 @@ def _maximum_alternatives(node: Expression, factor: float) -> tuple[Expression, 
     options: Iterable[Expression]
     match node:
         case Apply("sum", terms):
-            choices = itertools.product(*(_maximum_alternatives(term, factor) for term in terms))
+            parts = [_maximum_alternatives(term, factor) for term in terms]
+            whole = ex.multiply(ex.Constant(factor), node, node.span)
+            many = sum(len(part) > ex.MAX_PAIRED_GROUPS for part in parts) > 1
+            if many and curvature(whole) is Curvature.CONVEX:
+                return (whole,)
+            choices = itertools.product(*parts)
             options = (ex.add(*choice, span=node.span) for choice in choices)
         case Apply("product", (ex.Constant(value), right)):
             return _maximum_alternatives(right, factor * value)
@@ -356,18 +368,55 @@ def _depends_on_decisions(node: Expression) -> bool:
     return any(leaf.rate.yes != leaf.rate.no for leaf in ex.leaves(node))
 
 
+def affine_maxima(piece: Expression) -> tuple[tuple[Affine, ...], ...] | None:
+    """Return lists of affine forms such that the piece is the sum of the lists' maxima.
+
+    The first list has one form: the affine part. None if the piece is no such sum.
+    """
+    rest, maxima = Affine({}), list[tuple[Affine, ...]]()
+    for term in (
+        piece.arguments if isinstance(piece, Apply) and piece.function == "sum" else [piece]
+    ):
+        forms = tuple(affine(part) for part in _maximum_alternatives(term, 1.0))
+        known = tuple(form for form in forms if form is not None)
+        if len(known) < len(forms):
+            return None
+        if len(forms) == 1:
+            rest += known[0]
+        else:
+            maxima.append(known)
+    return (rest,), *maxima
+
+
+def count_affine_pieces(goal: Goal) -> int:
+    """Return the number of `affine_pieces` of an affine goal."""
+    return sum(math.prod(map(len, affine_maxima(piece) or ())) for piece in goal.pieces)
+
+
+def split_goal(goal: Goal, most: int = MAX_PIECES) -> Goal:
+    """Return an affine goal with affine pieces if they are at most `most`, else the goal itself."""
+    if goal.shape is not Shape.AFFINE or count_affine_pieces(goal) > most:
+        return goal
+    return replace(goal, pieces=tuple(form.expression() for form in affine_pieces(goal)))
+
+
 def affine_pieces(goal: Goal) -> tuple[Affine, ...]:
-    """Return the pieces of an affine goal in normal form.
+    """Return affine forms that are all at most 0 exactly where an affine goal's pieces are.
+
+    A sum of two maxima has a form for each pair of their parts.
 
     Raises
     ------
     ValueError
         If a piece is not affine.
     """
-    forms = tuple(affine(piece) for piece in goal.pieces)
-    if None in forms:
-        raise ValueError(f"{goal.name} is {goal.shape}, not affine: {goal.text}")
-    return tuple(form for form in forms if form is not None)
+    found = list[Affine]()
+    for maxima in map(affine_maxima, goal.pieces):
+        if maxima is None:
+            raise ValueError(f"{goal.name} is {goal.shape}, not affine: {goal.text}")
+        forms = [sum(choice, Affine({})) for choice in itertools.product(*maxima)]
+        found += [form for form in forms if form.coefficients or len(forms) == 1]
+    return tuple(found)
 
 
 # bounds given confidence limits

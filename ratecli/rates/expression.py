@@ -422,15 +422,28 @@ COLUMN_FUNCTIONS = (*TEMPLATES, *VARIADIC_FUNCTIONS, *BALANCE_METRICS)
 """Everything that takes a `by=` argument."""
 SINGLE_COLUMN_TEMPLATES = ("max_gap", "min_ratio")
 """Templates that compare the values of one column."""
+MAX_PAIRED_GROUPS = 8
+"""Up to so many groups are compared in pairs, whose differences have the tightest bounds."""
 
 
-def apply_template(name: str, parts: Sequence[Expression], span: Span) -> Expression:
-    """Apply a template or variadic function to a metric's parts, one for each value of a column."""
+def apply_template(
+    name: str, parts: Sequence[Expression], span: Span, *, in_pairs: bool = True
+) -> Expression:
+    """Apply a template or variadic function to a metric's parts, one for each value of a column.
+
+    Without `in_pairs`, only the largest and the smallest part are compared: K parts have K (K - 1)
+    pairs. The smallest ratio is that of these two if no part is negative.
+    """
     if name in VARIADIC_FUNCTIONS:
         return apply(name, tuple(parts), span)
     if name == "mean":
         return divide(add(*parts, span=span), Constant(float(len(parts)), span), span)
     outer, compare = ("max", subtract) if name == "max_gap" else ("min", divide)
+    if not in_pairs:
+        largest, smallest = (apply(each, tuple(parts), span) for each in ("max", "min"))
+        if name == "max_gap":
+            return subtract(largest, smallest, span)
+        return divide(smallest, largest, span)
     pairs = itertools.permutations(parts, 2)
     return apply(outer, tuple(compare(a, b, span) for a, b in pairs), span)
 

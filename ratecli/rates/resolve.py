@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from ratecli.errors import Diagnostic, FaultError, Span, did_you_mean
 from ratecli.rates import expression as ex
 from ratecli.rates import syntax
+from ratecli.rates.analysis import interval
 from ratecli.rates.expression import (
     COLUMN_FUNCTIONS,
     JOINT_RATE,
@@ -51,10 +52,10 @@ from ratecli.rates.table import (
     return_key,
 )
 
-MAX_VALUES = 30
-"""Templates refuse columns with more values than this: there would be too many pairs."""
-MAX_COMBINATIONS = 1000
-"""Largest number of combinations in `by=[...]` that are counted."""
+MAX_GROUPS = 1000
+"""Largest number of values of a column, or of combinations in `by=[...]`."""
+MAX_NUMBERS = 30
+"""Largest number of values of a column with numbers that are not whole."""
 MIN_ROWS = 30
 """Smallest number of rows of a combination of values in `by=[...]`, unless `min_rows` is set."""
 GAP_WORDS = dict.fromkeys(("difference", "diff", "gap"), "max_gap") | {"ratio": "min_ratio"}
@@ -341,11 +342,14 @@ class _Resolver:
             _refuse_several(node)
         groups = [group for column in self.columns(node) for group in column]
         parts = [self.under(group).value(arguments[0]) for group in groups]
+        in_pairs = len(parts) <= ex.MAX_PAIRED_GROUPS or (
+            name == "min_ratio" and any(interval(part)[0] < 0 for part in parts)
+        )
         sizes = (1 for part in parts for _ in ex.walk(part))
-        if sum(itertools.islice(sizes, MAX_NODES)) * len(parts) > MAX_NODES:
+        if sum(itertools.islice(sizes, MAX_NODES)) * (len(parts) if in_pairs else 2) > MAX_NODES:
             help_ = "use a column with fewer values, or one template at a time"
             refuse("E302", f"'{name}' expands to too many parts", node.span, help_)
-        return apply_template(name, parts, node.span)
+        return apply_template(name, parts, node.span, in_pairs=in_pairs)
 
     def under(self, group: Conditions) -> _Resolver:
         conditions = (*self.where.conditions, *group)
@@ -412,9 +416,9 @@ class _Resolver:
         if not node.joint:
             return found
         size = math.prod(map(len, found))
-        if size > MAX_COMBINATIONS:
+        if size > MAX_GROUPS:
             message = f"these columns have {size} combinations of values, at most"
-            refuse("E302", f"{message} {MAX_COMBINATIONS} are allowed", node.span, "use fewer")
+            refuse("E302", f"{message} {MAX_GROUPS} are allowed", node.span, "use fewer")
         return [[tuple(itertools.chain(*parts)) for parts in itertools.product(*found)]]
 
     def _column_groups(self, node: NameNode, column: str, span: Span) -> list[Conditions]:
@@ -422,10 +426,11 @@ class _Resolver:
         values = column_values(column, span, self.scope)
         if column in self.scope.bins:
             return cut_groups(column, self.scope.bins[column])
-        if not 2 <= len(values) <= MAX_VALUES:
+        most = max_groups(values)
+        if not 2 <= len(values) <= most:
             count = f"{len(values)} value{'s' * (len(values) != 1)}"
-            takes = f"'{node.name}' takes 2 to {MAX_VALUES}"
-            many = len(values) > MAX_VALUES and not isinstance(values[0], str)
+            takes = f"'{node.name}' takes 2 to {most}"
+            many = len(values) > most and not isinstance(values[0], str)
             help_ = f"cut it in an experiment file: bins: {{{column}: [...]}}" if many else None
             if len(values) < 2:
                 help_ = "empty fields and words such as NA are missing values, which are no groups"
@@ -483,6 +488,12 @@ class _Resolver:
         help_ = did_you_mean(name.text, known, "groups and data sets")
         help_ += f"; a column needs a comparison: {name.text} = VALUE"
         return refuse("E204", f"'{name.text}' is neither a group nor a data set", name.span, help_)
+
+
+def max_groups(values: Iterable[str | float]) -> int:
+    """Return the largest number of groups that a column with these values may have."""
+    fractions = (isinstance(value, float) and not value.is_integer() for value in values)
+    return MAX_NUMBERS if any(fractions) else MAX_GROUPS
 
 
 def cut_groups(column: str, cuts: Sequence[float]) -> list[Conditions]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ratecli.rates import expression as ex
+from ratecli.rates.analysis import affine_maxima
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import OPERATIONS
 from ratecli.rates.sample import Floats, Mask
@@ -63,6 +66,44 @@ def tangent(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tange
     return Tangents(found.value[0], found.slopes[:, 0])
 
 
+class Parts(NamedTuple):
+    """P linear parts of a piece at some rates: the piece is at most 0 if all of them are.
+
+    Attributes
+    ----------
+    values, slopes
+        (P,) and (P, K).
+    terms
+        (P,) the term that each belongs to. The largest values of all terms add up to the piece.
+    """
+
+    values: Floats
+    slopes: Floats
+    terms: NDArray[np.intp]
+
+
+def parts_of(piece: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Parts:
+    """Return the parts of a piece at rates (K,).
+
+    A sum of maxima of affine forms has a term for each maximum. Its parts are the forms minus their
+    present maximum, plus an equal share of the piece. The only part of another piece is its
+    tangent.
+    """
+    found, maxima = tangent(piece, rates, index), affine_maxima(piece)
+    if maxima is None or len(maxima) < 2:
+        return Parts(found.value[None], found.slopes[None], np.zeros(1, dtype=np.intp))
+    values, slopes = list[Floats](), list[Floats]()
+    for forms in maxima[1:]:
+        table = np.zeros((len(forms), len(rates)))
+        for row, form in zip(table, forms, strict=True):
+            row[[index[leaf] for leaf in form.coefficients]] = list(form.coefficients.values())
+        own = table @ rates + np.array([form.constant for form in forms])
+        values.append(own - own.max() + found.value / (len(maxima) - 1))
+        slopes.append(table)
+    terms = np.repeat(np.arange(len(values)), [len(own) for own in values])
+    return Parts(np.concatenate(values), np.vstack(slopes), terms)
+
+
 def tangents(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tangents:
     """Return the tangents of an expression at T points, given as rates (K, T).
 
@@ -78,6 +119,8 @@ def tangents(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tang
             own = np.zeros(rates.shape)
             own[index[node]] = 1.0
             return Tangents(np.asarray(rates[index[node]], dtype=float), own)
+        case ex.Apply("max" | "min" as name, arguments):
+            return _of_extremes(name, arguments, rates, index)
         case ex.Apply(name, arguments):
             parts = [tangents(part, rates, index) for part in arguments]
             if name == "quotient":
@@ -94,6 +137,20 @@ def _quotient(top: Tangents, bottom: Tangents) -> Tangents:
     with np.errstate(divide="ignore", invalid="ignore"):
         value = top.value / bottom.value
         return Tangents(value, (top.slopes - value * bottom.slopes) / bottom.value)
+
+
+def _of_extremes(
+    name: str, arguments: Sequence[Expression], rates: Floats, index: Mapping[Leaf, int]
+) -> Tangents:
+    """Return the tangents of the argument that is largest, or smallest, at each point."""
+    parts = np.stack([values(part, rates, index) for part in arguments])
+    chosen = parts.argmax(axis=0) if name == "max" else parts.argmin(axis=0)  # NaN if there is one
+    line, slopes = np.empty(rates.shape[1]), np.empty(rates.shape)
+    for number in np.unique(chosen):
+        here = chosen == number
+        own = tangents(arguments[number], rates[:, here], index)
+        line[here], slopes[:, here] = own.value, own.slopes
+    return Tangents(line, slopes)
 
 
 def _linearize(name: str, arguments: list[Floats]) -> tuple[Floats, list[Floats]]:

@@ -14,12 +14,12 @@ from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix, unseen_variance
 from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.table import OTHER, Measurement
-from ratecli.rates.tangent import tangent
+from ratecli.rates.tangent import parts_of
 from ratecli.sampling.others import rates_of_other
 from ratecli.sampling.rows import TrialData
 
 ROUNDING = 1e-12
-MAX_MEASURED_PIECES = 100
+MAX_MEASURED_PIECES = 1000
 """Constraints with more pieces are left out, because each piece takes time."""
 
 
@@ -49,10 +49,11 @@ def violation_pieces(
         measured = {key: values[test] for key, values in of.items()}
         rates = matrix.measured(measured)
         for metric, own in parts.items():
-            tangents = [tangent(piece, rates, matrix.index()) for piece in own]
-            slopes = np.array([each.slopes for each in tangents])
+            each = [parts_of(piece, rates, matrix.index()) for piece in own]
+            slopes = np.vstack([part.slopes for part in each])
             errors = _standard_errors(matrix, slopes, measured, counts)
-            numbers = [(float(t.value), e) for t, e in zip(tangents, errors.tolist(), strict=True)]
+            found_values = np.concatenate([part.values for part in each])
+            numbers = list(zip(found_values.tolist(), errors.tolist(), strict=True))
             if len(test) and np.isfinite(numbers).all():
                 found.setdefault(variant, {})[metric] = numbers
     return found

@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 from ratecli.models.base import Array
 from ratecli.rates.analysis import Goal
 from ratecli.rates.matrix import PRIOR_ROWS, unseen_variance
-from ratecli.rates.tangent import any_undefined, tangent, values
+from ratecli.rates.tangent import any_undefined, parts_of, values
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.scores import DecisionOutputs, ModelOutputs, score_model_of
@@ -89,10 +89,20 @@ class NormalJudge:
         plain = np.array([values(piece, rates[:, None], index)[0] for piece in rows.pieces])
         biased = np.asarray(np.where(undefined, np.nan, plain) + self.bias)
         if self.level is not None:
-            slopes = [tangent(piece, rates, index).slopes for piece in rows.pieces]
-            errors = self._errors(rows, decisions, rates, np.array(slopes))
-            errors = np.where(undefined, 0.0, errors)
-            biased = biased + _deviates(biased, errors, self.level) * errors
+            each = [parts_of(piece, rates, index) for piece in rows.pieces]
+            terms = np.array([1 + part.terms[-1] for part in each])
+            piece = np.repeat(np.arange(len(each)), [len(part.values) for part in each])
+            apart = np.concatenate([part.values - part.values.max() for part in each])
+            low = (biased / terms)[piece] + apart
+            errors = self._errors(rows, decisions, rates, np.vstack([part.slopes for part in each]))
+            errors = np.where(undefined[piece], 0.0, errors)
+            high = low + _deviates(low, errors, self.level) * errors
+            # the largest part of each term, and the sum over the terms of each piece
+            own = np.concatenate([part.terms for part in each])
+            changed = (np.diff(piece, prepend=-1) != 0) | (np.diff(own, prepend=-1) != 0)
+            starts = np.flatnonzero(changed)
+            biased = np.zeros(len(each))
+            np.add.at(biased, piece[starts], np.maximum.reduceat(high, starts))
         return np.asarray(np.nan_to_num(biased, nan=self.undefined))
 
     def _errors(self, rows: Problem, decisions: Array, rates: Array, slopes: Array) -> Array:

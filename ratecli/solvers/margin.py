@@ -27,7 +27,7 @@ from ratecli.solvers.oracles.unseen import folds_of
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.scores import mean_label
 
-GUARD_VERSION = 14
+GUARD_VERSION = 15
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of times that a problem is solved."""

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.composed import append_memberships
+from ratecli.models.composed import append_memberships, hash_memberships
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.policy import EpisodeLayout
 from ratecli.models.recent import take_rows
@@ -249,13 +250,18 @@ def combine_affine_forms(rates: RateMatrix, forms: Sequence[Affine]) -> tuple[Ar
 
     The forms equal `coefficients @ p + constants` for decisions p.
     """
+    mix, constants = mix_of(rates, forms)
+    return mix.toarray() @ rates.A, mix @ np.nan_to_num(rates.c) + constants
+
+
+def mix_of(rates: RateMatrix, forms: Sequence[Affine]) -> tuple[sparse.csr_array, Array]:
+    """Return affine forms as sparse coefficients (m, K) of the rates, and constants (m,)."""
     index = rates.index()
-    mix = np.zeros((len(forms), len(index)))
-    for j, form in enumerate(forms):
-        for leaf, coefficient in form.coefficients.items():
-            mix[j, index[leaf]] = coefficient
-    constants = np.array([form.constant for form in forms])
-    return mix @ rates.A, mix @ np.nan_to_num(rates.c) + constants
+    columns = [index[leaf] for form in forms for leaf in form.coefficients]
+    entries = [value for form in forms for value in form.coefficients.values()]
+    starts = np.cumsum([0, *(len(form.coefficients) for form in forms)])
+    mix = sparse.csr_array((entries, columns, starts), shape=(len(forms), len(index)))
+    return mix, np.array([form.constant for form in forms])
 
 
 def sum_by_goal(owners: Sequence[str], found: Array) -> dict[str, float]:
@@ -264,9 +270,6 @@ def sum_by_goal(owners: Sequence[str], found: Array) -> dict[str, float]:
     for name, value in zip(owners, found, strict=True):
         total[name] += float(value)
     return total
-
-
-HASH_BOUND = 2**62
 
 
 @dataclass(frozen=True)
@@ -303,7 +306,6 @@ class Groups:
     @classmethod
     def by(cls, slices: tuple[str, ...], members: NDArray[np.bool_]) -> Groups:
         """Return the cells of memberships (n, S)."""
-        words = np.random.default_rng(0).integers(-HASH_BOUND, HASH_BOUND, size=len(slices))
-        # Integer sums modulo 2^64 are exact, so equal patterns have equal sums.
-        _, first, of = np.unique(members @ words, return_index=True, return_inverse=True)
+        keys = hash_memberships(members)
+        _, first, of = np.unique(keys, return_index=True, return_inverse=True)
         return cls(slices, members[first], of)

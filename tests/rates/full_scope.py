@@ -18,7 +18,7 @@ VALUES: dict[str, Sequence[str | float]] = {
     "age": (20.0, 39.0, 41.5),
     "day": ("2024-05-30 08:15:00", "2024-05-31T23:00:00"),
     "alone": ("one",),
-    "zip": tuple(map(str, range(31))),
+    "zip": tuple(map(str, range(1001))),
 }
 FULL = Scope(
     datasets=frozenset({"d1", "d2", "d3"}),

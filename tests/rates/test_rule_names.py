@@ -319,7 +319,7 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("tpr(by=«sex»)", "E304", "min(tpr, by=COLUMN)", "max_gap, mean, min_ratio"),
         mark_of("«max_gap(tpr, fpr, by=sex)»", "E304", "max_gap(tpr, by=sex)"),
         mark_of("max_gap(tpr, by=«alone»)", "E304", "", "1 value,"),
-        mark_of("max_gap(tpr, by=«zip»)", "E304", "", "31 values"),
+        mark_of("max_gap(tpr, by=«zip»)", "E304", "", "1001 values"),
         mark_of("«mean(tpr, fpr)»", "E304", "mean(tpr, by=sex)"),
         mark_of("«of(3, error)»", "E304", "of(unconstrained, error)"),
         mark_of("1 - «kappa[women]»", "E304", "", "is a number"),

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from synthetic_ledger import certificate, measured, planned, texts, tutorial
 
-from ratecli.ledger.records import BEST_CONSTANT_KEY, CONSTANT_NAME_KEY, NEW_DATA_KEY, TrialResult
+from ratecli.ledger.records import BEST_CONSTANT_KEY, NEW_DATA_KEY, TrialResult
 from ratecli.ledger.view import SAME_TEST_SET, Ledger
 from ratecli.report.answer import answers
 from ratecli.report.answer_text import answer_sentences, best_sheet, incomplete_notes
@@ -234,15 +234,6 @@ def test_a_best_setting_that_is_no_better_than_a_constant_is_marked():
     results = {key: replace(each, info=info) for key, each in ledger.results.items()}
     (row,) = best_sheet(replace(ledger, results=results)).rows
     assert (row[0].text, row[0].tone) == ("a (main), no better than a constant", "bad")
-
-
-def test_settings_no_better_than_a_constant_are_counted_over_sweep_points():
-    ledger = ledger_of({("a", (("kappa", kappa),)): [(0.2, -0.1)] * 3 for kappa in (1, 2)})
-    info = {BEST_CONSTANT_KEY: {"test": 0.15}, CONSTANT_NAME_KEY: {"test": "selecting nobody"}}
-    results = {key: replace(each, info=info) for key, each in ledger.results.items()}
-    overview, sentence = answer_sentences(replace(ledger, results=results))
-    assert ". At 2 of the 2 values, the best setting is no better than a constant" in overview
-    assert "seeds. It is worse than selecting nobody by 0.05" in sentence
 
 
 MOSTLY_BAD, BALANCED = (0.1, 0.12, 0.08, 0.1, -0.1), (0.1, -0.12, 0.08, -0.1, -0.1)

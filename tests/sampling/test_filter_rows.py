@@ -53,7 +53,7 @@ def faults(folder, frame, text):
 @pytest.mark.parametrize(
     ("sex", "code", "message"),
     [
-        ("F", "E304", "'sex' has 1 value, 'imbalance' takes 2 to 30"),
+        ("F", "E304", "'sex' has 1 value, 'imbalance' takes 2 to 1000"),
         ("X", "E408", "no training row is in the group 'sex = X'"),
     ],
 )

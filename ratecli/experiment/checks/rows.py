@@ -23,7 +23,6 @@ from ratecli.rates.affine import balance
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression, Leaf, Slice
 from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix
-from ratecli.rates.resolve import MAX_VALUES
 from ratecli.rates.sample import Sample
 from ratecli.rates.syntax import Clause, is_date
 from ratecli.rates.table import DEPLOYED
@@ -44,6 +43,8 @@ from ratecli.sampling.safety_rows import goal_leaves, rates_on_split, without_sp
 from ratecli.sampling.undefined import check_defined_rates, check_defined_ratios
 
 SMALL_GROUP = 30
+MAX_WORDS = 30
+"""Largest number of texts of a feature that is never probably an ID."""
 MAX_DISTINCT_SHARE = 0.5
 """Text features with a larger share of distinct values are probably IDs of rows."""
 MAX_SHARE_ERROR = 1e-6
@@ -88,8 +89,8 @@ def check_row_ids(data: ExperimentData, used: Container[str]) -> Iterator[Diagno
         for feature in table.features:
             column = table.frame[feature]
             words: Collection[str] = column.dropna().unique() if is_text(column) else ()
-            many = len(words) > max(MAX_VALUES, MAX_DISTINCT_SHARE * len(table))
-            dates = len(words) > MAX_VALUES and all(map(is_date, words))
+            many = len(words) > max(MAX_WORDS, MAX_DISTINCT_SHARE * len(table))
+            dates = len(words) > MAX_WORDS and all(map(is_date, words))
             if many or dates:
                 kind = "dates" if dates else "texts"
                 why = "each is a category of its own"

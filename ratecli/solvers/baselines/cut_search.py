@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
-from ratecli.rates.tangent import tangents
 from ratecli.solvers.baselines.scores import ROUNDING
 from ratecli.solvers.hull.forms import ConvexTerm, Fraction, LinearTerm
 
@@ -34,8 +33,8 @@ MAX_ENTRIES_AT_ONCE = 20_000_000
 """Maximum number of rates computed together, and of values of goals at the cuts of all groups for
 which there is branch and bound.
 """
-MAX_BOXES = 100_000
-"""Maximum number of boxes whose bounds are computed."""
+MAX_BOXES, MAX_BOX_ENTRIES = 100_000, 200_000_000
+"""Maximum number of boxes whose bounds are computed, and of their values at the groups."""
 BATCH = 512
 """Number of boxes split together: those with the smallest bounds."""
 BOUND_ROUNDING = 1e-11
@@ -80,13 +79,13 @@ def best_deterministic_cuts(
     """
     local, smooth = LocalSearch(hull), bool(hull.program.objective.smooth)
     sizes = [len(cell) for cell in hull.cells]
-    if np.prod(sizes, dtype=float) <= (MAX_CHOICES if smooth else local.most):
+    if math.prod(sizes) <= (MAX_CHOICES if smooth else local.most):
         return replace(local.all(sizes), gap=0.0)
     supports = list(itertools.islice(itertools.product(*(cuts for cuts, _ in chances)), STARTS))
-    starts = [local.best(np.array(supports).T), local.coarse()]
+    starts = [local.best(np.array(supports).T), local.rounded(optimum, chances), local.coarse()]
+    found = min(map(local.moved, starts), key=lambda choice: choice.key)
     if smooth:
-        return min(map(local.moved, starts), key=lambda choice: choice.key)
-    found = local.moved(min(starts, key=lambda choice: choice.key))
+        return found
     if sum(sizes) * (1 + len(hull.program.constraints)) <= MAX_ENTRIES_AT_ONCE:
         found = _BoxSearch(hull, optimum, local).improved(found)
     if found.violation or not optimum.feasible:
@@ -109,7 +108,10 @@ class LocalSearch:
 
     def best(self, choices: CutIndices) -> CutChoice:
         """Return the best of choices (C, N)."""
-        key, k = self.hull.program.best_point(self.hull.rates(choices), ROUNDING)
+        return self._best(choices, self.hull.rates(choices))
+
+    def _best(self, choices: CutIndices, rates: Array) -> CutChoice:
+        key, k = self.hull.program.best_point(rates, ROUNDING)
         return CutChoice(choices[:, k], *key)
 
     def all(self, sizes: Sequence[int]) -> CutChoice:
@@ -120,6 +122,17 @@ class LocalSearch:
         )
         found = (self.best(np.array(np.unravel_index(part, sizes))) for part in parts)
         return min(found, key=lambda choice: choice.key)
+
+    def rounded(
+        self, optimum: HullOptimum, chances: Sequence[tuple[CutIndices, Array]]
+    ) -> CutChoice:
+        """Return the best cut of each group while the others decide as in the hull's optimum."""
+        hull, cuts = self.hull, np.zeros(len(self.hull.cells), dtype=np.intp)
+        for c, own in enumerate(chances):
+            every = np.arange(len(hull.cells[c]))
+            rates = hull.rates_with(optimum.rates, own, c, every)
+            _, cuts[c] = hull.program.best_point(rates, ROUNDING)
+        return self.best(cuts[:, None])
 
     def coarse(self) -> CutChoice:
         """Return the best choice on a grid of evenly spread cuts, as fine as the limits allow.
@@ -153,7 +166,8 @@ class LocalSearch:
         moved = np.union1d(near, even)
         choices = np.tile(choice.cuts[:, None], (1, len(moved)))
         choices[c] = moved
-        return self.best(choices)
+        rates, before = self.hull.rates(choice.cuts[:, None])[:, 0], (choice.cuts[[c]], np.ones(1))
+        return self._best(choices, self.hull.rates_with(rates, before, c, moved))
 
 
 class _CutTree:
@@ -246,6 +260,7 @@ class _BoxSearch:
 
     def __init__(self, hull: GroupHull, optimum: HullOptimum, local: LocalSearch) -> None:
         self.hull, self.local, self.at = hull, local, optimum.rates
+        self.prices = optimum.prices
         program = hull.program
         self.forms = (program.objective, *program.constraints)
         self.feasible = optimum.feasible
@@ -317,16 +332,33 @@ class _BoxSearch:
         for place, joint in enumerate(self.joints):
             if joint.bottom > 0:
                 mix[len(self.forms) + 2 * place] = joint.weight / joint.bottom
-        tangents_at = [(self.weights[i], curve.tangent(self.at)) for i, curve in self.curves]
-        for weight, line in tangents_at:
-            mix[-len(origin) :] += weight * line.slopes
         constant = sum(joint.weight * joint.value for joint in self.joints)
-        constant += sum(float(weight * line.constant) for weight, line in tangents_at)
+        if self.curves:
+            line = self._curves_line()
+            mix[-len(origin) :] += line.slopes
+            constant += line.constant
         constants = np.append(constants, mix @ constants + constant)
         tables = [np.vstack([table, mix @ table]) for table in tables]
         spread = np.zeros(len(tables[0]))
         spread[: len(self.forms)] = 1.0 + self.weights
+        for i, curve in self.curves:
+            used = [curve.index[leaf] for leaf in ex.leaves(curve.expression)]
+            spread[-1 - len(origin) : -1][used] += 1.0 + self.weights[i]
         return [_CutTree(table, spread) for table in tables], constants
+
+    def _curves_line(self) -> LinearTerm:
+        """Return a line that is nowhere above the weighted sum of the joint curves.
+
+        If all terms but lines are joint curves, it has their part of the prices at the hull's
+        optimum, so that the Lagrangian is smallest there.
+        """
+        own = sum(len(form.curves) for form in self.forms) == len(self.curves)
+        if not (self.feasible and own) or self.hull.program.fractions:
+            tangents = (curve.tangent(self.at) * self.weights[i] for i, curve in self.curves)
+            return sum(tangents, self.hull.program.objective.line * 0.0)
+        slopes = self.prices - self.weights @ np.array([form.line.slopes for form in self.forms])
+        value = sum(self.weights[i] * float(curve.at(self.at)) for i, curve in self.curves)
+        return LinearTerm(slopes, value - float(slopes @ self.at))
 
     def bounds(self, nodes: CutIndices) -> _BoxBounds:
         """Return the bounds of boxes (M, C)."""
@@ -373,12 +405,11 @@ class _BoxSearch:
         less, more = low[:, first:-1].T, high[:, first:-1].T
         middle, half = 0.5 * (less + more), 0.5 * (more - less)
         for i, curve in self.curves:
-            found = tangents(curve.expression, middle, curve.index)
-            least = found.value - (np.abs(found.slopes) * half).sum(axis=0)
-            goals[:, i] += np.nan_to_num(least, nan=-np.inf)
+            goals[:, i] += np.nan_to_num(curve.least(middle, half), nan=-np.inf)
 
     def improved(self, best: CutChoice) -> CutChoice:
         """Return the best choice, its gap 0 unless `MAX_BOXES` were not enough."""
+        most = min(MAX_BOXES, MAX_BOX_ENTRIES // (len(self.trees) * len(self.constants)))
         nodes = np.ones((1, len(self.trees)), dtype=np.intp)
         bounds, count = self.bounds(nodes), 1
         while True:
@@ -387,7 +418,7 @@ class _BoxSearch:
             if not len(nodes):
                 return replace(best, gap=0.0)
             keys = bounds.violation if best.violation else bounds.objective
-            if count >= MAX_BOXES:
+            if count >= most:
                 reached = best.violation or best.objective
                 return replace(best, gap=max(reached - float(keys.min()), 0.0))
             chosen = np.zeros(len(nodes), dtype=bool)

@@ -163,7 +163,8 @@ def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
     down, up = np.maximum(coefficients, 0), np.maximum(-coefficients, 0)
     weights = down / down.sum(axis=1, keepdims=True) - up / up.sum(axis=1, keepdims=True)
     means = np.asarray(weights @ problem.X)
-    return problem.piece_owners, np.hstack([means, np.zeros((len(means), 1))])
+    owners = [goal.name for goal in problem.constraints for _ in affine_pieces(goal)]
+    return owners, np.hstack([means, np.zeros((len(means), 1))])
 
 
 def one_sided_diagnostic(goal: Goal, rates: RateMatrix) -> Diagnostic | None:

@@ -69,6 +69,12 @@ class GroupCuts:
         """Return (K, ...) what cuts add to the rates, given slopes (K, all kinds) of kinds."""
         return np.asarray(slopes[:, self.kinds] @ self.yes[:, chosen])
 
+    def moves(self, slopes: Array) -> tuple[NDArray[np.intp], Array]:
+        """Return the R rates that its cuts change, and what all of them add to these (R, T)."""
+        own = slopes[:, self.kinds]
+        rates = np.flatnonzero(own.any(axis=1))
+        return rates, own[rates] @ self.yes
+
 
 def cuts_by_group(
     scores: Array, of: NDArray[np.intp], kinds: RowKinds, directions: Array
@@ -178,6 +184,7 @@ class GroupHull:
         points = np.hstack([cell.points(kinds.slopes, chosen) for cell, chosen in parts])
         block = np.repeat(np.arange(len(cells)), [len(chosen) for chosen in self.vertices])
         self.columns = RatePoints(points, block, self.origin)
+        self._moves = [cell.moves(kinds.slopes) for cell in cells]
 
     def best(self) -> HullOptimum:
         """Return the best point, or the one of least violation if none satisfies the constraints.
@@ -212,9 +219,22 @@ class GroupHull:
 
     def rates(self, combinations: CutIndices) -> Array:
         """Return (K, N) the rates of N combinations (C, N) of one cut per group."""
-        parts = zip(self.cells, combinations, strict=True)
-        each = (cell.points(self.kinds.slopes, chosen) for cell, chosen in parts)
-        return np.asarray(sum(each, self.origin[:, None]))
+        found = np.repeat(self.origin[:, None], combinations.shape[1], axis=1)
+        for (rates, added), chosen in zip(self._moves, combinations, strict=True):
+            found[rates] += added[:, chosen]
+        return found
+
+    def rates_with(
+        self, rates: Array, own: tuple[CutIndices, Array], c: int, others: CutIndices
+    ) -> Array:
+        """Return (K, N) rates (K,) with each of N `others` for group c.
+
+        Group c has the cuts and chances `own` before.
+        """
+        changed, added = self._moves[c]
+        found = np.repeat(rates[:, None], len(others), axis=1)
+        found[changed] += added[:, others] - (added[:, own[0]] @ own[1])[:, None]
+        return found
 
 
 def solve_post_shift(options: PostShift, problem: Problem, progress: Progress) -> Solution:

@@ -14,19 +14,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from fairlearn import reductions
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import MIN_CHANCE, MixtureClassifier, deterministic_variants
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Logistic, Threshold
+from ratecli.rates.affine import Affine
+from ratecli.rates.analysis import affine_pieces
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.baselines.solvers import ExponentiatedGradient
 from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import fit_classifier, is_linear
-from ratecli.solvers.problem import Problem
+from ratecli.solvers.problem import Problem, mix_of
 
 
 class AffineRowsMoment(reductions.ClassificationMoment):  # type: ignore[misc]
@@ -124,9 +127,11 @@ def solve_reduction(
     """Run the reduction, and measure its mixture by ratecli's rates."""
     begun, X = time.perf_counter(), to_int32_indices(problem.X)
     objective = AffineRowsMoment(*problem.rows(problem.objective))
-    slopes, constants = problem.rows(*problem.constraints)
-    if not len(slopes):  # fairlearn requires a constraint: add one that always holds
-        slopes, constants = np.zeros((1, X.shape[0])), np.full(1, -1.0)
+    forms = [form for goal in problem.constraints for form in affine_pieces(goal)]
+    forms = forms or [Affine({}, -1.0)]  # fairlearn requires a constraint: one that always holds
+    mix, constants = mix_of(problem.rates, forms)
+    slopes = sparse.csr_array(mix @ problem.rates.A)
+    constants = mix @ np.nan_to_num(problem.rates.c) + constants
     learner = Learner(options.model, problem.layout, problem.l2, int(rng.integers(2**31)))
     limits = {"eps": options.eps, "max_iter": options.iterations, "nu": options.gap}
     reduction = reductions.ExponentiatedGradient(

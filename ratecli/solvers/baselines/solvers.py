@@ -11,7 +11,14 @@ from annotated_types import Ge, Gt, MinLen
 from pydantic import BeforeValidator
 
 from ratecli.errors import Diagnostic
-from ratecli.rates.analysis import PROGRAM_SHAPES, SEARCHED_SHAPES, Goal, Shape
+from ratecli.rates.analysis import (
+    MAX_PIECES,
+    PROGRAM_SHAPES,
+    SEARCHED_SHAPES,
+    Goal,
+    Shape,
+    count_affine_pieces,
+)
 from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
 from ratecli.solvers.oracles.choice import (
     LINEAR_MODEL,
@@ -321,7 +328,7 @@ class PostShift(ThresholdSolver):
     min_support: Annotated[int, Ge(0)] = 0
     small_groups: Literal["pool", "refuse"] = "pool"
 
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
     objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
@@ -372,6 +379,11 @@ class Zafar(Solver):
     def obstacle(self, goal: Goal, rates: RateMatrix) -> Diagnostic | None:
         from ratecli.solvers.baselines.linear import one_sided_diagnostic
 
+        if (count := count_affine_pieces(goal)) > MAX_PIECES:
+            message = (
+                f"zafar compares groups in pairs: '{goal.name}' has {count}, over {MAX_PIECES}"
+            )
+            return Diagnostic("E308", message, "use fewer groups, or another algorithm")
         return one_sided_diagnostic(goal, rates)
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
@@ -410,7 +422,7 @@ class ExponentiatedGradient(Solver):
     model: Annotated[str | dict[str, Any], BeforeValidator(check_reduced_model)] = LINEAR_MODEL
     gap: Annotated[float, Gt(0)] | None = None
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 

@@ -123,7 +123,11 @@ class Relaxation:
             form.shares.any() for form in (forms[1:] if bilinear.scaled else forms)
         )
         middle = columns.middle
-        tangents = tangents or [(k, c.tangent(middle)) for k, c in enumerate(self.curves)]
+        tangents = tangents or [
+            (k, line)
+            for k, curve in enumerate(self.curves)
+            for line in curve.lines or [curve.tangent(middle)]
+        ]
         self.tangents = sorted(tangents, key=lambda each: each[0])
         # lower bounds of the curves, each from its first tangent
         first = dict(reversed(self.tangents))

@@ -14,10 +14,16 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, RatioTerm, affine, ratio_sum
-from ratecli.rates.analysis import Curvature, curvature, nonconvex_terms, pieces
+from ratecli.rates.analysis import (
+    Curvature,
+    affine_maxima,
+    curvature,
+    nonconvex_terms,
+    pieces,
+)
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import RowKinds
-from ratecli.rates.tangent import any_undefined, tangent, values
+from ratecli.rates.tangent import any_undefined, tangent, tangents, values
 from ratecli.solvers.problem import Problem
 
 RateIndex = dict[Leaf, int]
@@ -102,13 +108,42 @@ class ConvexTerm:
     expression: Expression
     index: RateIndex
 
+    @cached_property
+    def lines(self) -> tuple[LinearTerm, ...]:
+        """The lines whose maximum the expression is; empty if it is curved."""
+        maxima = affine_maxima(self.expression)
+        if maxima is None or len(maxima) != 2:
+            return ()
+        (rest,), forms = maxima
+        return tuple(linear_term_of(rest + form, self.index) for form in forms)
+
+    @cached_property
+    def table(self) -> Array:
+        """(L, K + 1) slopes and constants of the lines."""
+        return np.stack([line.vector for line in self.lines])
+
     def at(self, rates: Array) -> Array:
         """Return the values at rates (K,) or (K, T)."""
-        found = values(self.expression, rates.reshape(len(rates), -1), self.index)
-        return found.reshape(rates.shape[1:])
+        points = rates.reshape(len(rates), -1)
+        if self.lines:
+            found = (self.table[:, :-1] @ points + self.table[:, -1:]).max(axis=0)
+        else:
+            found = values(self.expression, points, self.index)
+        return np.asarray(found.reshape(rates.shape[1:]))
+
+    def least(self, middle: Array, half: Array) -> Array:
+        """Return lower bounds (T,) over boxes of rates: `middle` +- `half` (K, T)."""
+        if self.lines:
+            slopes, constants = self.table[:, :-1], self.table[:, -1:]
+            ends = slopes @ middle - np.abs(slopes) @ half + constants
+            return np.asarray(ends.max(axis=0))
+        found = tangents(self.expression, middle, self.index)
+        return np.asarray(found.value - (np.abs(found.slopes) * half).sum(axis=0))
 
     def tangent(self, rates: Array) -> LinearTerm:
         """Return a tangent at `rates`, which is nowhere above the curve (see `rates.tangent`)."""
+        if self.lines:
+            return self.lines[int(np.argmax(self.table[:, :-1] @ rates + self.table[:, -1]))]
         found = tangent(self.expression, rates, self.index)
         return LinearTerm(found.slopes, float(found.value - found.slopes @ rates))
 
@@ -228,9 +263,23 @@ class RateProgram:
         Minus infinity if there are no constraints, infinite where one is undefined. Constraints
         that were multiplied by a denominator are defined everywhere (see `missed`).
         """
-        values = (self.value(constraint, rates) for constraint in self.constraints)
-        found = reduce(np.maximum, values, np.full(rates.shape[1:], -np.inf))  # NaN if any is
+        table, others = self._lines_and_others
+        points = rates.reshape(len(rates), -1)
+        found = (table[:, :-1] @ points + table[:, -1:]).max(axis=0, initial=-np.inf)
+        values = (self.value(constraint, rates) for constraint in others)
+        found = reduce(np.maximum, values, found.reshape(rates.shape[1:]))  # NaN if any is
         return np.where(np.isnan(found), np.inf, found)
+
+    @cached_property
+    def _lines_and_others(self) -> tuple[Array, list[ProgramForm]]:
+        """Slopes and constants (J, K + 1) of the constraints that are lines, and the others."""
+        lines, others = [np.zeros((0, len(self.objective.line.vector)))], list[ProgramForm]()
+        for form in self.constraints:
+            if form.fractions or form.curves:
+                others.append(form)
+            else:
+                lines.append(form.line.vector[None])
+        return np.vstack(lines), others
 
     def missed(self, rates: Array, room: float = 0.0) -> Array:
         """Return by how much rates (K,) or (K, T) violate the worst constraint beyond `room`.

@@ -81,7 +81,7 @@ class Mixture(Solver):
     sweeps: Annotated[int, Ge(0)] = 0
     hashed: bool = False
 
-    version: ClassVar[int] = 8
+    version: ClassVar[int] = 9
     renamed: ClassVar[Mapping[str, str]] = {"oracle": "model"}
     objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
-from ratecli.models.base import Array, Classifier
+from ratecli.models.base import Array, Classifier, append_columns
 from ratecli.models.composed import HashedRamp
 from ratecli.models.linear import Ramp, Threshold
+from ratecli.rates.affine import Affine
+from ratecli.rates.analysis import Goal, affine_maxima
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.design_matrix import DesignMatrix, compact, merge_equal_rows
 from ratecli.solvers.hull.infeasible import unmet_status
@@ -25,11 +29,13 @@ from ratecli.solvers.majorize.convex import (
     constraint_excess,
     one_sided,
 )
-from ratecli.solvers.problem import Problem, sum_by_goal
+from ratecli.solvers.problem import Problem, combine_affine_forms, sum_by_goal
 
 if TYPE_CHECKING:
     from ratecli.solvers.majorize.solver import Majorize
 
+LEVEL_LENGTH = 1000.0
+"""Feature of the rows of a level, so long that the regularizer of its weight is negligible."""
 EXCESS_PRICES = (10.0, 100.0, 1e3, 1e4)
 """Prices per unit of excess, in ranges of the objective, tried in order until a point is feasible.
 At too high a price the bound is satisfied, if at all, by a w that is far too large.
@@ -70,7 +76,8 @@ def solve_by_majorization(
 ) -> Solution:
     """Run Algorithm 1."""
     ramp = make_ramp_problem(solver, problem)
-    names = problem.piece_owners
+    bounds = list(leveled_rows(problem.constraints))
+    names = [row.owner for row in bounds]
     methods = [make_method(solver, ramp, rng, price) for price in EXCESS_PRICES]
     run = _descend(ramp, solver.iterations, methods, progress)
     if run.missed:
@@ -87,7 +94,7 @@ def solve_by_majorization(
         )
         status, reason = unmet_status(problem, reason)
     else:
-        variants = _variants(solver, run.w, rng)
+        variants = _variants(solver, run.w, problem.X.shape[1], rng)
         if not last.converged:
             unit = "Newton steps" if solver.inner == "newton" else "SVMs"
             status = "iteration_limit"
@@ -95,16 +102,74 @@ def solve_by_majorization(
                 f"the last step ended after {last.work} {unit} with a gap of {last.gap:.2g}, "
                 f"which may be more than {solver.gap:.2g} of its objective"
             )
-    multipliers = sum_by_goal(names, last.multipliers)
+    multipliers = sum_by_goal(names, last.multipliers * [row.binds for row in bounds])
     return Solution(variants, status, reason, multipliers, tuple(run.trace))
 
 
+class LeveledRow(NamedTuple):
+    """An affine form plus multiples of levels, by their numbers, and the name of its goal.
+
+    It `binds` if its multiplier is one of the goal: a row that bounds a level has another one.
+    """
+
+    owner: str
+    form: Affine
+    shares: Mapping[int, float]
+    binds: bool = True
+
+
+def leveled_rows(goals: Sequence[Goal]) -> Iterator[LeveledRow]:
+    """Yield rows that are all at most 0 at some levels in [0, 1] where the goals are satisfied.
+
+    A sum of maxima of affine forms has a level for each maximum but the last, which bounds it. Its
+    scale is three times the range of the maximum, so that it never has to be 0 or 1.
+    """
+    levels = itertools.count()
+    for goal in goals:
+        for piece in goal.pieces:
+            (rest,), *maxima = affine_maxima(piece) or ()
+            shares = dict[int, float]()
+            for forms in maxima[:-1]:
+                level, ends = next(levels), np.array([form.range() for form in forms]).max(axis=0)
+                scale = 3 * float(ends[1] - ends[0]) or 1.0
+                start = Affine({}, float(ends.mean()) - scale / 2)
+                yield from (
+                    LeveledRow(goal.name, form + start * -1.0, {level: -scale}, binds=False)
+                    for form in forms
+                )
+                rest, shares[level] = rest + start, scale
+            for form in maxima[-1] if maxima else [Affine({})]:
+                yield LeveledRow(goal.name, rest + form, shares)
+
+
 def make_ramp_problem(solver: Majorize, problem: Problem) -> RampProblem:
-    """Return Problem 2 of the goals on merged rows."""
-    coefficients, constants = problem.rows(problem.objective, *problem.constraints)
+    """Return Problem 2 of the goals on merged rows, followed by rows of levels.
+
+    A level is the decision of some equal rows with a feature of their own. No other row depends on
+    it, so their ramp may have any value.
+    """
+    rows = list(leveled_rows((problem.objective, *problem.constraints)))
+    coefficients, constants = combine_affine_forms(problem.rates, [row.form for row in rows])
     X, costs = merge_equal_rows(problem.X, one_sided(coefficients))
-    rows = DesignMatrix(compact(X), solver.intercept)
-    return RampProblem.by_kind(rows, costs, constants, 2 * problem.l2)
+    count = 1 + max((level for row in rows for level in row.shares), default=-1)
+    if count:
+        copies = max(X.shape[0] // 4, 1)
+        added = np.zeros((len(rows), count))
+        for own, row in zip(added, rows, strict=True):
+            own[list(row.shares)] = list(row.shares.values())
+        costs = np.hstack([costs, np.repeat(one_sided(added / copies), copies, axis=1)])
+        units = np.kron(np.eye(count), np.full((copies, 1), LEVEL_LENGTH))
+        none = np.zeros((X.shape[0], count))
+        X = append_columns(X, none)
+        below = np.hstack([np.zeros((count * copies, X.shape[1] - count)), units])
+        X = (
+            np.vstack([X, below])
+            if isinstance(X, np.ndarray)
+            else sparse.csr_array(sparse.vstack([X, sparse.csr_array(below)]))
+        )
+    return RampProblem.by_kind(
+        DesignMatrix(compact(X), solver.intercept), costs, constants, 2 * problem.l2
+    )
 
 
 ConvexMethod = AugmentedLagrangian | cuts.CuttingPlane
@@ -161,9 +226,12 @@ def _descend(
     return run
 
 
-def _variants(solver: Majorize, w: Array, rng: np.random.Generator) -> dict[str, Classifier]:
+def _variants(
+    solver: Majorize, w: Array, width: int, rng: np.random.Generator
+) -> dict[str, Classifier]:
     """Return classifiers that decide randomly by the ramp, and by the sign of the score."""
-    weights, bias = (w, 0.0) if solver.intercept == "none" else (w[:-1], float(w[-1]))
+    bias = 0.0 if solver.intercept == "none" else float(w[-1])
+    weights = w[:width]
     found: dict[str, Classifier] = {
         "stochastic": Ramp(weights, bias),
         "deterministic": Threshold(weights, bias),

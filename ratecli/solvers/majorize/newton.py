@@ -75,10 +75,11 @@ class ProxPoint:
         """(m, 4 K) slopes of the constraints at y by state, 0 for rows at a corner."""
         return self.problem.tilts[1:]
 
-    @cached_property
-    def gram(self) -> Array:
-        """(m, m) products of the constraints' slopes."""
-        return np.asarray((self.tilts * self.counts) @ self.tilts.T)
+    def gram(self, chosen: NDArray[np.generic]) -> Array:
+        """Return the products (k, k) of the slopes of k chosen constraints."""
+        used = np.flatnonzero(self.counts)
+        tilts = self.tilts[chosen][:, used]
+        return np.asarray((tilts * self.counts[used]) @ tilts.T)
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class ProximalOperator:
     def _step(self, u: Array, here: ProxPoint, free: NDArray[np.intp]) -> ProxPoint | None:
         """Take Newton's step in the free multipliers, at most doubling them; halve it if needed."""
         gradient = here.values[1:]
-        curvature = here.gram[np.ix_(free, free)] / self.sigma
+        curvature = here.gram(free) / self.sigma
         most = 2 * np.maximum(here.v, self._unit)
         low, high = np.maximum(-here.v, -most), np.minimum(self.price - here.v, most)
         step = np.zeros(len(here.v))
@@ -244,7 +245,8 @@ class MoreauEnvelope:
         return self.prox.problem.ramp
 
     def at(self, w: Array, z: Array, near: ProxPoint) -> EnvelopePoint:
-        binding = (near.v > 0) & (near.v < self.prox.price) & (near.gram.diagonal() > 0)
+        binding = (near.v > 0) & (near.v < self.prox.price)
+        binding[binding] = near.gram(binding).diagonal() > 0
         pull, tilted = self.pulls.at(near)
         energy, gradient = self.ramp.regularizer(w) + near.value, self.ramp.penalties * w + pull
         return EnvelopePoint(w, z, near, binding, pull, tilted[binding], energy, gradient)
@@ -289,7 +291,7 @@ class MoreauEnvelope:
         binding constraints, rows off the corners can move, but only at a cost.
         """
         ramp, near = self.ramp, here.near
-        gram = near.gram[np.ix_(here.binding, here.binding)]
+        gram = near.gram(here.binding)
         gram[np.diag_indices(len(gram))] *= 1 + NEWTON_RIDGE
         extra = np.linalg.solve(np.linalg.cholesky(gram), here.extra)
         p = -solve_newton_system(ramp, near.corner, extra, self.prox.sigma, here.gradient)

@@ -60,7 +60,7 @@ class Majorize(Solver):
     cuts: Annotated[int, Ge(1)] = 100
     hashed: bool = False
 
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 

@@ -306,6 +306,8 @@ class ProgramLagrangian:
         The kinds of the rows that the rates count.
     constraints
         J, the number of constraints.
+    owners
+        (J,) the name of the goal that each belongs to.
     atoms
         The atoms of the goals; all together have S arguments.
     signs
@@ -329,6 +331,7 @@ class ProgramLagrangian:
         fixed = np.logical_not(kinds.patterns.any(axis=1))
         self._fixed = np.where(fixed, np.nan_to_num(kinds.matrix.c), 0.0), fixed
         self.constraints, self.atoms = len(program.constraints), list[_OwnedAtom]()
+        self.owners = program.owners
         constraints = [self._split(form, row) for row, form in enumerate(program.constraints, 1)]
         lines = [self._split(program.objective, OBJECTIVE_ROW), *constraints]
         alike = dict[object, list[int]]()

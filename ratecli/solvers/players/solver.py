@@ -172,7 +172,7 @@ class ThreePlayer(Solver):
     shrink: Literal["rates", "metrics"] = "rates"
     hashed: bool = False
 
-    version: ClassVar[int] = 9
+    version: ClassVar[int] = 10
     one_sided: ClassVar[bool] = True
     streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None, "model": LINEAR_MODEL}
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
@@ -245,7 +245,7 @@ class ThreePlayer(Solver):
 
         if self.most_together == 1:
             return super().solve_together(problems, rng, progress)
-        chosen = alike(problems)
+        chosen = alike(self, problems)
         solutions = iter(train(self, [problems[k] for k in chosen], rng, progress))
         return [next(solutions) if k in chosen else None for k in range(len(problems))]
 

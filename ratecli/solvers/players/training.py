@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from scipy.stats import rankdata
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import MixtureClassifier, deterministic_variants
+from ratecli.rates.analysis import split_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.hull.best import MAX_EXCESS, optimize_over_hull
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 
 MAX_PROMISED = 0.01
 """Largest improvement by another answer of an oracle that a solved game may leave."""
+MAX_PAIRS = 10_000
+"""Largest number of pairs of rates that are compared, as of 100 groups."""
 SHRINK_GAP = 1e-5
 SHRINK_SLACK = 1e-6
 """Added to the smallest attainable violation: keeps the loosened program feasible when rounded."""
@@ -62,7 +66,7 @@ def train(
     The problems have the same rows and rates, and are `alike`. Return functions that choose the
     solution of each from the iterates.
     """
-    programs, forms = _lagrangians(problems)
+    programs, forms = _lagrangians(solver, problems)
     lanes = list(itertools.product(forms, solver.settings()))
     used = len(lanes)
     if solver.oracle is None:  # the numbers of a lane in a full block do not depend on the others
@@ -96,17 +100,26 @@ def train(
     ]
 
 
-def alike(problems: Sequence[Problem]) -> list[int]:
+def alike(solver: ThreePlayer, problems: Sequence[Problem]) -> list[int]:
     """Return the first problem and those whose goals differ from its goals in numbers alone."""
-    structures = [form.structure for form in _lagrangians(problems)[1]]
+    structures = [form.structure for form in _lagrangians(solver, problems)[1]]
     return [k for k, each in enumerate(structures) if each == structures[0]]
 
 
 def _lagrangians(
-    problems: Sequence[Problem],
+    solver: ThreePlayer, problems: Sequence[Problem]
 ) -> tuple[list[RateProgram], list[ProgramLagrangian]]:
-    """Return the programs of problems over the same rates, and their Lagrangians."""
+    """Return the programs of problems over the same rates, and their Lagrangians.
+
+    The slopes of a maximum of many rates depend on one of them. Players that follow the leader
+    compare pairs of rates instead, if there are not too many.
+    """
     programs, kinds = [RateProgram.of(each) for each in problems], RowKinds.by(problems[0].rates)
+    if solver.multipliers == "leader":
+        split = [[split_goal(goal, MAX_PAIRS) for goal in each.constraints] for each in problems]
+        pairs = zip(problems, split, strict=True)
+        own = [RateProgram.of(replace(each, constraints=tuple(goals))) for each, goals in pairs]
+        return programs, [ProgramLagrangian(program, kinds) for program in own]
     return programs, [ProgramLagrangian(program, kinds) for program in programs]
 
 
@@ -298,8 +311,8 @@ class SettingResult:
 
     def multipliers(self) -> dict[str, float]:
         """Return the multipliers of the last step by constraint."""
-        count = len(self.program.owners)
-        return sum_by_goal(self.program.owners, self.played[-1].prices[1 : 1 + count, self.lane])
+        owners = self.player.form.owners
+        return sum_by_goal(owners, self.played[-1].prices[1 : 1 + len(owners), self.lane])
 
     def trace(self, pace: float) -> list[dict[str, Any]]:
         """Return the trace of single iterates; a step of all settings takes `pace` seconds."""
