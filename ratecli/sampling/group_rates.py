@@ -16,7 +16,7 @@ from ratecli.sampling.rows import TrialData
 
 DECISION_RATES = ("positive_rate", "tpr", "fpr", "error")
 NUMBER_RATES = ("mean_error", "mse")
-MAX_GROUPS = 48
+MAX_GROUPS = 1000
 
 
 def group_rates(

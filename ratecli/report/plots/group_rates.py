@@ -26,6 +26,8 @@ ROW_HEIGHT, LINE_HEIGHT, MARK_HEIGHT, MARGIN = 0.36, 0.17, 0.07, 0.75
 axis, in inches."""
 MIN_WIDTH = 5.0
 TITLE_WIDTH = 28
+MAX_STYLES = 16
+"""Largest number of groups with marks of their own, intervals and an entry in the legend."""
 SPREAD = 0.65
 """Share of a row's height that its groups take."""
 
@@ -88,7 +90,9 @@ def draw_group_rates(ledger: Ledger) -> Canvas:
     width, _ = canvas.figure.get_size_inches()
     names = [textwrap.fill(name, TITLE_WIDTH) for name, _ in rows]
     lines = max((name.count("\n") + 1 for name in names), default=1)
-    row_height = max(ROW_HEIGHT, LINE_HEIGHT * lines, MARK_HEIGHT * len(groups) / SPREAD)
+    many = len(groups) > MAX_STYLES
+    marks = MAX_STYLES // 2 if many else len(groups)
+    row_height = max(ROW_HEIGHT, LINE_HEIGHT * lines, MARK_HEIGHT * marks / SPREAD)
     canvas.figure.set_size_inches(max(width, MIN_WIDTH), MARGIN + row_height * max(len(rows), 2))
     cut = 0
     for kind, own in kinds.items():
@@ -97,9 +101,10 @@ def draw_group_rates(ledger: Ledger) -> Canvas:
         for row, (title, each) in enumerate(rows):
             found = {group: each.rates.get((kind, group)) for group in own}
             known = {group: rate for group, rate in found.items() if rate and rate.finite}
-            _draw_row((canvas, axes), row, known, (title, in_words(kind)), groups)
+            _draw_row((canvas, axes), row, known, (title, in_words(kind)), [] if many else groups)
         rates = [each.rates.get((kind, group)) for _, each in rows for group in own]
-        cut += cut_axis(axes, "x", [rate for rate in rates if rate and rate.finite])
+        shown = [rate for rate in rates if rate and rate.finite]
+        cut += cut_axis(axes, "x", [] if many else shown)
         axes.tick_params(axis="y", length=0, labelleft=first is None)
         if first is None:
             axes.set_yticks(range(len(rows)), names)
@@ -109,6 +114,9 @@ def draw_group_rates(ledger: Ledger) -> Canvas:
     ]
     counts = [rate.n for _, each in rows for rate in each.rates.values()] or [1]
     notes = [describe_intervals(counts, "mean and 95 % Student-t interval over {}")]
+    if many:
+        handles = [Line2D([], [], label=f"one of {len(groups)} groups", **_style(None))]
+        notes = ["mean over seeds, without intervals"]
     notes += describe_cut(cut) + [f"{omitted} more settings: see the tables"] * bool(omitted)
     canvas.add_legend(handles, notes)
     return canvas
@@ -128,19 +136,27 @@ def _draw_row(
     names: tuple[str, str],
     groups: Sequence[str],
 ) -> None:
-    """Draw the rates of groups in one setting, whose title and rate have these `names`."""
+    """Draw the rates of groups in one setting, whose title and rate have these `names`.
+
+    Without `groups`, all have the same mark and no interval.
+    """
     canvas, axes = panel
     means = [rate.mean or 0.0 for rate in rates.values()]
     if means:
         axes.plot([min(means), max(means)], [row, row], color=GREY, alpha=0.25, linewidth=4)
-    for k, ((group, rate), mean) in enumerate(zip(rates.items(), means, strict=True)):
-        place = row + SPREAD * ((k + 0.5) / len(means) - 0.5)
-        style = _style(groups.index(group))
-        bar = axes.plot(rate.interval or (mean, mean), [place] * 2, color=style["color"])
-        canvas.add_series(group, *bar, *axes.plot(mean, place, **style))
+    places = row + SPREAD * ((np.arange(len(means)) + 0.5) / max(len(means), 1) - 0.5)
+    if not groups:
+        axes.plot(means, places, **_style(None))
+    for (group, rate), mean, place in zip(rates.items(), means, places.tolist(), strict=True):
+        if groups:
+            style = _style(groups.index(group))
+            bar = axes.plot(rate.interval or (mean, mean), [place] * 2, color=style["color"])
+            canvas.add_series(group, *bar, *axes.plot(mean, place, **style))
         facts = (("setting", names[0]), (names[1], estimate_cell(rate).text), ("n", str(rate.n)))
         canvas.add_mark(axes, mean, place, facts, group)
 
 
-def _style(number: int) -> dict[str, Any]:
-    return line_style(number, number) | {"linestyle": "none"}
+def _style(number: int | None) -> dict[str, Any]:
+    """Return the style of a group's mark, None for one of many groups."""
+    many = {"markersize": 3, "alpha": 0.5} if number is None else {}
+    return line_style(number or 0, number or 0) | {"linestyle": "none"} | many
