@@ -155,6 +155,37 @@ class EstimatedPropensity(Spec):
     )
 
 
+KERNEL_FEATURES = "features: {kernel: ...}"
+
+
+class KernelSpec(Spec):
+    """Features of a kernel of the encoded columns, drawn at random with the trial's seed."""
+
+    kernel: Literal["rbf"] = Field(
+        description="The kernel: `rbf` is the Gaussian, exp(-gamma |x - y|^2)."
+    )
+    components: Annotated[int, Strict(), Field(ge=1, le=20_000)] = Field(
+        500, description="Number of features, scikit-learn's RBFSampler."
+    )
+    gamma: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="Inverse squared width of the kernel; by default 1 / (number of encoded "
+        "columns * variance of their values), on training rows.",
+    )
+    columns: ColumnNames | None = Field(
+        None, description="The columns; by default all but label, weight and drop."
+    )
+
+
+def _validate_features(value: object) -> object:
+    if isinstance(value, dict):
+        return KernelSpec.model_validate(value)
+    if not isinstance(value, list | tuple) or not value:
+        raise type_error("a list of columns, or {kernel: rbf, ...}", value, "write [COLUMN]")
+    validate_each(enumerate(value), _validate_name)
+    return tuple(value)
+
+
 def _validate_propensity(value: object) -> object:
     if isinstance(value, dict):
         return EstimatedPropensity.model_validate(value)
@@ -305,8 +336,12 @@ class DatasetSpec(Spec):
         description="Smallest and largest possible label (null if unknown), for safety tests of "
         "target: number.",
     )
-    features: ColumnNames | None = Field(
-        None, description="Columns the classifier sees; by default all but label, weight and drop."
+    features: Annotated[ColumnNames | KernelSpec | None, BeforeValidator(_validate_features)] = (
+        Field(
+            None,
+            description="Columns the classifier sees; by default all but label, weight and drop. "
+            "`{kernel: rbf, components: 500}` gives linear models features of a kernel of them.",
+        )
     )
     drop: ColumnNames | None = Field(
         None, description="Columns that are not features; slices can use them."
@@ -364,7 +399,8 @@ class DatasetSpec(Spec):
             yield _conflict("label_range", "target: classes", "write 'target: number'")
         numbers = "target: number" if numeric else None
         in_memory = "remove it, or read the table into memory: stream: false"
-        not_streamed = {"scores": self.scores, "logged": self.logged}
+        kernel = self.features if isinstance(self.features, KernelSpec) else None
+        not_streamed = {"scores": self.scores, "logged": self.logged, KERNEL_FEATURES: kernel}
         kept = {"target: number": numbers, "levels": self.levels}
         for key, value in {**kept, **not_streamed}.items():
             if self.stream and value is not None:
@@ -377,7 +413,9 @@ class DatasetSpec(Spec):
         if self.logged is None or not self.logged.episode:
             return
         filled = self.missing if self.missing == "mean" else None
-        given = {"label": self.label, "weight": self.weight, "missing: mean": filled}
+        given: dict[str, object] = {"label": self.label, "weight": self.weight}
+        given["missing: mean"] = filled
+        given[KERNEL_FEATURES] = self.features if isinstance(self.features, KernelSpec) else None
         for key, value in given.items():
             if value is not None:
                 yield _conflict(key, "logged: {episode: ...}", "leave one of them out")

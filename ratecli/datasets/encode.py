@@ -37,6 +37,8 @@ from ratecli.datasets.columns import (
     no_mean_error,
     out_of_range_error,
 )
+from ratecli.datasets.entry import KernelOptions
+from ratecli.datasets.kernel_map import KernelMap, default_gamma
 from ratecli.datasets.notation import other_notation_error, spelled_numbers
 from ratecli.datasets.table import Table
 from ratecli.datasets.text_format import PLAIN, TextFormat
@@ -129,17 +131,21 @@ class Encoder:
     """The encoding fitted on the training rows of all tables.
 
     `blocks` is empty for ready-made matrices. `idf` has the weight of each term if these are
-    counts.
+    counts. With a `kernel`, its features of the encoded columns are the features.
     """
 
     names: tuple[str, ...]
     blocks: tuple[NumericBlock | OneHotBlock, ...]
     idf: tuple[float, ...] | None = None
+    kernel: KernelMap | None = None
 
     @classmethod
-    def of(cls, blocks: Sequence[NumericBlock | OneHotBlock]) -> Encoder:
+    def of(
+        cls, blocks: Sequence[NumericBlock | OneHotBlock], kernel: KernelMap | None = None
+    ) -> Encoder:
         """Return the encoder of some columns."""
-        return cls(tuple(name for block in blocks for name in block.names), tuple(blocks))
+        names = tuple(name for block in blocks for name in block.names)
+        return cls(names if kernel is None else kernel.names, tuple(blocks), kernel=kernel)
 
     @classmethod
     def fit(
@@ -184,6 +190,20 @@ class Encoder:
             raise FaultError(Diagnostic("E411", f"there are no features{but}", hint))
         return cls.of([_fit_column(name, tables, train) for name in left])
 
+    def with_kernel(
+        self,
+        kernel: KernelOptions,
+        tables: Sequence[Table],
+        train: Sequence[RowPositions],
+        seed: int,
+    ) -> Encoder:
+        """Return the encoder of a kernel's features, which are drawn with the `seed`."""
+        gamma = kernel.gamma
+        if not gamma:
+            parts = zip(tables, train, strict=True)
+            gamma = default_gamma([self.transform(table, rows) for table, rows in parts])
+        return Encoder.of(self.blocks, KernelMap(gamma, kernel.components, seed))
+
     @property
     def kinds(self) -> dict[str, ColumnKind]:
         """The columns that are encoded, and the kind of each."""
@@ -195,7 +215,7 @@ class Encoder:
     @property
     def layout(self) -> ColumnLayout:
         """Return which features make up each column; ready-made features are numbers."""
-        if not self.blocks:
+        if not self.blocks or self.kernel:
             return ColumnLayout.numbers(len(self.names))
         return ColumnLayout(np.array([block.levels_or_number for block in self.blocks], np.intp))
 
@@ -207,7 +227,7 @@ class Encoder:
         if not self.blocks:
             return {"ready_made": "matrix" if self.idf is None else "counts"}
         stated = [{k: v for k, v in asdict(b).items() if v is not False} for b in self.blocks]
-        return {"blocks": stated}
+        return {"blocks": stated} | ({"kernel": asdict(self.kernel)} if self.kernel else {})
 
     @classmethod
     def from_json(cls, content: object) -> Encoder:
@@ -218,25 +238,31 @@ class Encoder:
         match content:
             case {"ready_made": "matrix" | "counts" as what}:
                 raise ReadyMadeError(what)
-            case {"blocks": [_, *_] as stated}:
+            case {"blocks": [_, *_] as stated, **more}:
                 pass
             case _:
                 raise ValueError("it does not describe the features")
         try:
             blocks = TypeAdapter(tuple[NumericBlock | OneHotBlock, ...]).validate_python(stated)
+            kernel = TypeAdapter(KernelMap | None).validate_python(more.get("kernel"))
         except ValidationError as error:
             raise ValueError("its description of the features is not valid") from error
         named = [[block.column for block in blocks]]
         named += [list(block.levels) for block in blocks if isinstance(block, OneHotBlock)]
         if any(len(set(names)) < len(names) for names in named):
             raise ValueError("it describes a column or a level twice")
-        return cls.of(blocks)
+        return cls.of(blocks, kernel)
 
     def transform(self, table: Table, rows: RowPositions | None = None) -> Features:
         """Return (n, d) features of n `rows`, or of all; a matrix may be the table's own."""
         if table.matrix is not None and not self.blocks:
             found = table.matrix if self.idf is None else _tf_idf(table.matrix, self.idf)
             return found if rows is None else found[rows]
+        columns = self._columns(table, rows)
+        return columns if self.kernel is None else self.kernel.transform(columns)
+
+    def _columns(self, table: Table, rows: RowPositions | None) -> Features:
+        """Return the encoded columns (n, C), without the kernel."""
         width = sum(len(block.names) for block in self.blocks)
         taken: Any = slice(None) if rows is None else rows
         values = np.empty((len(table) if rows is None else len(rows), len(self.blocks)))

@@ -51,6 +51,15 @@ DEFAULT_SPLIT = SplitOptions()
 
 
 @dataclass(frozen=True)
+class KernelOptions:
+    """The kernel of the features: see `config.dataset.KernelSpec`. `gamma` 0 is the default."""
+
+    kernel: str
+    components: int
+    gamma: float = 0.0
+
+
+@dataclass(frozen=True)
 class LoggedColumns:
     """The columns of logged decisions: see `config.dataset.LoggedSpec`.
 
@@ -163,6 +172,7 @@ class DatasetEntry:
     target: str | None = None
     label_range: tuple[float | None, float | None] | None = None
     features: tuple[str, ...] = ()
+    kernel: KernelOptions | None = None
     drop: tuple[str, ...] = ()
     weight: str | None = None
     categorical: tuple[str, ...] = ()
@@ -187,6 +197,10 @@ class DatasetEntry:
             "slices": tuple(sorted(slices.items())),
             "scores": tuple(named.items()),
         }
+        if isinstance(features := options.get("features"), Mapping):
+            more["features"] = tuple(features.get("columns", ()))
+            kernel = {key: value for key, value in features.items() if key != "columns"}
+            more["kernel"] = KernelOptions(**kernel)
         if "logged" in options:
             more["logged"] = LoggedColumns.of(options["logged"])
         return cls(**values | {"split": split} | more)
@@ -218,8 +232,9 @@ class DatasetEntry:
     def table_options(self) -> dict[str, Any]:
         """Return the stated options that change the table of a user's own file."""
         options = {k: value for k, value in self.stated().items() if k not in _NOT_THE_TABLE}
-        if self.logged is not None:
-            options["logged"] = asdict(self.logged)
+        for key, value in (("logged", self.logged), ("kernel", self.kernel)):
+            if value is not None:
+                options[key] = asdict(value)
         return options if self.split.column is None else options | {"by": self.split.column}
 
 

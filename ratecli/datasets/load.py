@@ -67,7 +67,7 @@ def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...
     for k, name in enumerate(entry.features):
         if name in taken:
             message = f"column '{name}' cannot be a feature: it has another role, too"
-            loc = ("features", k)
+            loc = (*_features_loc(entry), k)
             raise FaultError(Diagnostic("E411", message, "remove it from 'features'", loc=loc))
     if entry.label is not None and entry.label == entry.weight:
         message = f"column '{entry.label}' cannot be both label and weight"
@@ -80,10 +80,15 @@ def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...
     return features
 
 
+def _features_loc(entry: DatasetEntry) -> Loc:
+    return ("features",) if entry.kernel is None else ("features", "columns")
+
+
 def _check_names(entry: DatasetEntry, columns: Sequence[str]) -> None:
     """Raise an E205 for each column that the entry names and the table does not have."""
     named: list[tuple[Loc, str | None]] = [(("label",), entry.label), (("weight",), entry.weight)]
-    for key in ("features", "drop", "categorical"):
+    named += [((*_features_loc(entry), k), name) for k, name in enumerate(entry.features)]
+    for key in ("drop", "categorical"):
         named += [((key, k), name) for k, name in enumerate(getattr(entry, key))]
     named += [(("scores", k), name) for k, name in enumerate(entry.score_columns)]
     named += [(("logged",), name) for name in (entry.logged.names if entry.logged else ())]

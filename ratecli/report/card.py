@@ -233,6 +233,7 @@ class _CardMaker:
             "status": f"{self.ledger.status(trial)} {self.ledger.reason(trial)}".strip(),
             "predicts": model.predicts,
             "reads": ", ".join(f"{name} ({kind})" for name, kind in kinds.items()),
+            "features": str(model.encoding.encoder.kernel or ""),
             "groups that it needs to know": "; ".join(model.classifier.slices),
         }
         return Section("Model", facts=_stated(facts))

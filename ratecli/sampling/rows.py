@@ -19,7 +19,7 @@ from scipy import sparse
 
 from ratecli.datasets.columns import ColumnKind, LazyMapping, is_text
 from ratecli.datasets.encode import Encoder
-from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.entry import DatasetEntry, KernelOptions
 from ratecli.datasets.files import modification_time
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
@@ -283,7 +283,7 @@ def load_trial_data(
     if data.streamed:
         return _load_streamed(data, seed, deployed)
     found = {name: split_dataset(data, name, seed, drawing) for name in data.entries}
-    return _stack_trial_data(data, found, deployed, drawing)
+    return _stack_trial_data(data, found, deployed, drawing, seed)
 
 
 def load_training_rows(
@@ -335,7 +335,7 @@ def filter_trial_data(
     for (name, each), (start, end) in zip(list(splits.items()), pairwise(ends), strict=True):
         part = np.where(kept[start:end] == 0, DROPPED, each.part)
         splits[name] = RowSplit(each.rows, part)
-    rows = _stack_trial_data(data, splits, deployed, how.drawing)
+    rows = _stack_trial_data(data, splits, deployed, how.drawing, seed)
     before = replace(rows.sample, part=unfiltered.sample.part)
     weight = before.weight * np.where(kept > 0, kept, 1.0)
     return replace(rows, sample=replace(rows.sample, weight=weight), before=before)
@@ -346,6 +346,7 @@ def _stack_trial_data(
     found: Mapping[str, RowSplit],
     deployed: str | None,
     drawing: SamplingSpec,
+    seed: int,
 ) -> TrialData:
     """Return the rows of a seed, like `load_trial_data`, from rows that are already split.
 
@@ -356,6 +357,9 @@ def _stack_trial_data(
     tables, splits = list(named.values()), [found[name] for name in named]
     train = [split.rows[split.part == "train"] for split in splits]
     encoder = Encoder.fit(tables, train, drawing.unseen, drawing.score)
+    if (kernel := _common_kernel(data)) is not None and not drawing.score:
+        draws = int(random_stream(seed, "kernel").integers(2**32))
+        encoder = encoder.with_kernel(kernel, tables, train, draws)
     X = _stack_features(
         [
             encoder.transform(table, None if _are_all(split.rows, len(table)) else split.rows)
@@ -393,6 +397,16 @@ def _stack_trial_data(
         true_returns=true_returns(data.items[0].entry),
         positions=rows,
     )
+
+
+def _common_kernel(data: ExperimentData) -> KernelOptions | None:
+    """Return the kernel of the features; raise E411 if that of the tables differs."""
+    kernel, *others = dict.fromkeys(entry.kernel for entry in data.entries.values())
+    if others:
+        message = "the data sets' features differ: they have different kernels"
+        hint = "write the same kernel, components and gamma under 'features' of each"
+        raise FaultError(Diagnostic("E411", message, hint))
+    return kernel
 
 
 def features_at_levels(X: Features, levels: int) -> Features:

@@ -44,6 +44,8 @@ def json_bytes(model: StoredModel) -> bytes:
     linear = linear_part(classifier)
     if linear is None:
         raise refusal(classifier, "json")
+    if model.encoding.encoder.kernel is not None:
+        raise refusal(classifier, "json", "features of a kernel")
     columns, at = [], 0
     for block in model.encoding.encoder.blocks:
         own = linear.weights[at : at + len(block.names)]

@@ -150,7 +150,14 @@ class _Graph:
             columns.append(value if block.missing or block.required else known)
             features.append(value if block.required else known)
             features += [self.double(missing)] if block.missing else []
-        return self.joined(columns), self.joined(features)
+        found = self.joined(features)
+        if (kernel := self.model.encoding.encoder.kernel) is None:
+            return self.joined(columns), found
+        sampler = kernel.sampler(sum(len(b.names) for b in self.model.encoding.encoder.blocks))
+        turned = self.add("MatMul", found, self.constant(sampler.random_weights_))
+        moved = self.add("Add", turned, self.matrix(sampler.random_offset_))
+        waves = self.add("Mul", self.add("Cos", moved), self.number((2 / kernel.components) ** 0.5))
+        return waves, waves
 
     def looked_up(self, column: str, values: Mapping[str, float], other: float) -> str:
         """Return (n, 1) the number of each text, `other` for a text without one."""

@@ -59,7 +59,21 @@ def _pipeline(model: StoredModel) -> Any:
         last = _linear(linear, np.append(linear.weights, weights), linear.bias + bias)
     else:
         last = _linear(linear, linear.weights, linear.bias)
-    return Pipeline([("features", _features(encoder, more)), ("decision", last)])
+    steps = [("features", _features(encoder, more))]
+    if encoder.kernel is not None:
+        steps.append(("kernel", _kernel(encoder, last.n_features_in_)))
+    return Pipeline([*steps, ("decision", last)])
+
+
+def _kernel(encoder: Encoder, count: int) -> Any:
+    """Return the transformer of encoded columns and further features to `count` features."""
+    from sklearn.compose import ColumnTransformer  # noqa: PLC0415
+
+    assert encoder.kernel is not None
+    width = sum(len(block.names) for block in encoder.blocks)
+    steps = [("kernel", encoder.kernel.sampler(width), np.arange(width).tolist())]
+    found = ColumnTransformer(steps, remainder="passthrough")
+    return found.fit(np.zeros((1, width + count - encoder.kernel.components)))
 
 
 def _linear(model: Threshold | LinearRegressor, weights: Array, bias: float) -> Any:
