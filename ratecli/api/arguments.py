@@ -96,6 +96,8 @@ def check_types(**values: Any) -> None:
         has_type, wanted = ARGUMENT_TYPES[name]
         if not has_type(value):
             shown = "None" if value is None else describe_type(value)
+            if isinstance(value, Sequence) and not isinstance(value, str):
+                shown = f"{list(value)!r}"
             faults.append(Diagnostic("E103", f"'{name}' must be {wanted}, not {shown}"))
         elif isinstance(value, Mapping):
             wrong = (key for key in value if not _is_text(key))

@@ -36,7 +36,9 @@ def read_only(values: Entries) -> Entries:
     """
     found: Any = values
     if isinstance(values, np.ndarray):
-        if values.flags.writeable:
+        if values.flags.writeable and values.size and values.dtype.kind in "biuf":
+            found = np.asarray(memoryview(found).toreadonly())  # writing cannot be allowed again
+        elif values.flags.writeable:
             found = values.view()
             found.flags.writeable = False
     else:

@@ -103,8 +103,11 @@ class Solution:
         if self.status not in SOLUTION_STATUSES:
             listed = ", ".join(SOLUTION_STATUSES)
             raise ValueError(f"the status of a solution is {self.status!r}, not one of {listed}")
-        if self.status in USABLE_STATUSES and not self.variants:
-            raise ValueError(f"a solution of status '{self.status}' has no classifier")
+        if not isinstance(self.variants, Mapping) or (
+            self.status in USABLE_STATUSES and not self.variants
+        ):
+            what = f"{self.variants!r} instead of at least one classifier by its name"
+            raise ValueError(f"a solution of status '{self.status}' has {what}")
         if not isinstance(self.reason, str):
             raise TypeError(f"the reason of a solution is {self.reason!r}, not text")
         if not all(isinstance(row, Mapping) for row in self.trace):

@@ -263,6 +263,7 @@ SOLUTIONS = {
     "nothing": lambda model: None,
     "nan": lambda model: Solution({"it": Threshold(model.weights + np.nan)}),
     "empty": lambda model: Solution({}),
+    "list": lambda model: Solution([model]),
     "status": lambda model: Solution({"it": model}, "../x"),
     "multiplier": lambda model: Solution({"it": model}, multipliers={"parity": np.nan}),
     "variant": lambda model: Solution({"../it": model}),
@@ -283,11 +284,13 @@ class Vandal(Solver):
             return SOLUTIONS[self.returns](model)
         written = 0
         for array in arrays(problem):
-            try:
-                array[:] = 0
-                written += 1
-            except ValueError:
-                pass
+            for unlock in (False, True):
+                try:
+                    array.flags.writeable |= unlock
+                    array[:] = 0
+                    written += 1
+                except ValueError:
+                    pass
         entries(problem.X)[:] = written
         return Solution({"it": model})
 
@@ -331,7 +334,17 @@ def test_an_algorithm_cannot_change_the_arrays_of_others(folder, cli, jobs):
 
 @pytest.mark.usefixtures("vandal")
 def test_an_invalid_solution_is_an_error_trial_that_names_the_package(folder, cli):
-    what = ("nothing", "nan", "empty", "status", "multiplier", "variant", "reason", "raises")
+    what = (
+        "nothing",
+        "nan",
+        "empty",
+        "list",
+        "status",
+        "multiplier",
+        "variant",
+        "reason",
+        "raises",
+    )
     listed = "".join(f"  - vandal: {{as: {each}, returns: {each}}}\n" for each in what)
     text = VALIDATED.replace("  - uncon", f"{listed}  - uncon")
     (folder / "exp.yaml").write_text(text)
