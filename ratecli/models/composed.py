@@ -179,10 +179,16 @@ class ModelRegressor(Classifier):
 
 
 def rows_without_group(classifier: Classifier, members: Array) -> NDArray[np.bool_]:
-    """Return which rows (n,) are in no group of group thresholds, given memberships (n, S)."""
-    while isinstance(classifier, MixtureClassifier):  # its members have the same groups
-        classifier = classifier.members[0]
+    """Return which rows (n,) are in no group of group thresholds, given memberships (n, S).
+
+    Members of a mixture have the same groups, or none if they are constant.
+    """
+    if isinstance(classifier, MixtureClassifier):
+        found = [rows_without_group(each, members) for each in classifier.members]
+        return np.asarray(np.any(found, axis=0))
     if not isinstance(classifier, GroupThreshold) or members.shape[1] != len(classifier.slices):
+        return np.zeros(len(members), dtype=bool)
+    if not len(classifier.groups):
         return np.zeros(len(members), dtype=bool)
     return np.equal(find_groups(members, classifier.groups), len(classifier.groups))
 

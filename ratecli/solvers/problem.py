@@ -119,8 +119,8 @@ class Problem:
 
     @property
     def counts(self) -> Array | None:
-        """(n,) number of rows in each cell of streamed rows; None in memory."""
-        return None if self.stream is None else self.stream.count
+        """(n,) effective number of rows in each cell of streamed rows; None in memory."""
+        return None if self.stream is None else self.stream.effective
 
     def decisions(self, classifier: Classifier) -> Array:
         """Return the decisions (n,) of a classifier that uses only slices of the goals.

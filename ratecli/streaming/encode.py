@@ -44,6 +44,7 @@ def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, E
         record_encoder(table, Encoder.of([])),
         cells.count,
         cells.weight,
+        cells.effective,
     )
     encoder, shares = fit_stream_encoder(table, rows[np.flatnonzero(cells.part == "train")])
     return replace(rows, encoded=record_encoder(table, encoder, shares)), encoder

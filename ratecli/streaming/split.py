@@ -37,12 +37,13 @@ from ratecli.streaming.table import StreamedTable, check_splits_rows
 
 
 class _Cells(BaseModel):
-    """The cells of the rows: their keys, and the number and total weight of the rows of each."""
+    """The cells of the rows: keys, numbers of rows, total weights and sums of squared weights."""
 
     model_config = ConfigDict(strict=True)
     keys: list[int]
     count: list[float]
     weight: list[float]
+    square: list[float]
 
 
 CellIndices = NDArray[np.int64]
@@ -106,7 +107,7 @@ def _interval_values(cuts: NDArray[np.float64]) -> list[float]:
 
 STRETCH = 2**16
 MAX_CELLS = 2**16
-CELLS_VERSION = 1
+CELLS_VERSION = 2
 
 
 class CellTable:
@@ -118,8 +119,9 @@ class CellTable:
         File with two bytes per row: the index of its cell.
     columns
         (C,) values of each column that distinguishes cells, by name.
-    label, part, count, weight
-        (C,) label and part of each cell, its number of rows and their total weight.
+    label, part, count, weight, effective
+        (C,) label and part of each cell, its number of rows, their total weight, and the number of
+        rows of equal weight whose total has the same sampling variance.
     groupings
         How each column distinguishes rows, by name; the label is the column ''.
     sizes
@@ -159,6 +161,7 @@ class CellTable:
             places = np.unravel_index(np.array(known.keys, dtype=np.int64), self.sizes)
             complete = self.path.stat().st_size == len(table) * CELL_DTYPE.itemsize
             complete &= len(known.keys) == len(known.count) == len(known.weight)
+            complete &= len(known.keys) == len(known.square)
         except (OSError, ValueError, OverflowError):
             complete = False
         if not complete:
@@ -169,6 +172,8 @@ class CellTable:
         *own, part = places
         self.part = np.array(SPLIT_NAMES, "<U10")[part]
         self.count, self.weight = np.array(known.count, float), np.array(known.weight, float)
+        square = np.array(known.square, float)
+        self.effective = np.divide(self.weight**2, square, out=self.count.copy(), where=square > 0)
         self.label, self.columns = np.full(len(part), np.nan), dict[str, NDArray[Any]]()
         for (name, each), place in zip(self.groupings.items(), own, strict=True):
             if name:
@@ -200,7 +205,7 @@ class CellTable:
         if np.prod(np.array(self.sizes, dtype=float)) >= 2**62:
             raise self._too_many()
         known: dict[int, int] = {}
-        totals = np.zeros((2, MAX_CELLS))
+        totals = np.zeros((3, MAX_CELLS))
         with path.open("wb") as file:
             for k, (places, weights) in enumerate(self._stretches()):
                 key = np.ravel_multi_index((*places, self._parts(places, k)), self.sizes)
@@ -210,12 +215,13 @@ class CellTable:
                     raise self._too_many()
                 cell = ids[of]
                 cell.astype(CELL_DTYPE).tofile(file)
-                totals += [np.bincount(cell, each, MAX_CELLS) for each in (None, weights)]
-        count, weight = totals[:, : len(known)].tolist()
+                added = None, weights, weights**2
+                totals += [np.bincount(cell, each, MAX_CELLS) for each in added]
+        count, weight, square = totals[:, : len(known)].tolist()
         part = np.array(list(known)) % len(SPLIT_NAMES)
         counts = np.bincount(part, count, len(SPLIT_NAMES)).astype(int).tolist()
         check_parts(dict(zip(SPLIT_NAMES, counts, strict=True)), self.spec, None)
-        return _Cells(keys=list(known), count=count, weight=weight)
+        return _Cells(keys=list(known), count=count, weight=weight, square=square)
 
     def _stretches(self) -> Iterator[tuple[list[CellIndices], NDArray[np.float64]]]:
         """Yield the indices of all grouping columns, and the weights, `STRETCH` rows at a time."""

@@ -71,8 +71,8 @@ class RowStream:
         Index of the number in a record that is the row's weight; None if all rows have weight 1.
     encoded
         Conversion of the rows to features.
-    count, weight
-        (C,) number of rows of each cell, and their total weight.
+    count, weight, effective
+        (C,) number of rows of each cell, their total weight, and the effective number of rows.
     partition
         Number of rows that one worker sums; the sums of partitions are added in order.
     """
@@ -84,6 +84,7 @@ class RowStream:
     encoded: RecordEncoder
     count: Array
     weight: Array
+    effective: Array
     partition: int = PARTITION_ROWS
 
     def __post_init__(self) -> None:
@@ -100,8 +101,9 @@ class RowStream:
         """Return the rows of some cells, renumbered in the given order."""
         renumbered = np.full(len(self) + 1, -1, np.int32)  # the last is for excluded rows (-1)
         renumbered[cells] = np.arange(len(cells), dtype=np.int32)
-        into, count, weight = renumbered[self.into], self.count[cells], self.weight[cells]
-        return replace(self, into=into, count=count, weight=weight)
+        names = ("count", "weight", "effective")
+        some = {name: getattr(self, name)[cells] for name in names}
+        return replace(self, into=renumbered[self.into], **some)
 
     def sums(self, part: RowSum, every: int = 1) -> SumArrays:
         """Return sums over all rows, or over one in `every` runs."""

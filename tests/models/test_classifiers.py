@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from ratecli.models.composed import (
     MixtureClassifier,
     all_outputs,
     row_uniforms,
+    rows_without_group,
 )
 from ratecli.models.linear import (
     LinearRegressor,
@@ -303,3 +305,13 @@ def test_hashed_mixture_selects_one_member_for_equal_rows() -> None:
     assert all(len(set(found[member == k])) == 1 for k in range(8))
     stored = loads(dumps(model))
     np.testing.assert_array_equal(stored.decide(sparse.csr_array(X[::-1])), found[::-1])
+
+
+def test_constant_members_of_a_mixture_have_no_groups_to_miss():
+    nobody = replace(MODEL, groups=np.zeros((0, 2), bool), thresholds=np.zeros(0))
+    members = np.array([*PATTERNS, [False, True]], dtype=float)
+    for order in ((nobody, MODEL), (MODEL, nobody)):
+        mixture = MixtureClassifier.of(order, np.array([0.5, 0.5]))
+        found, alone = (rows_without_group(each, members) for each in (mixture, MODEL))
+        np.testing.assert_array_equal(found, alone)
+    assert not rows_without_group(nobody, members).any()

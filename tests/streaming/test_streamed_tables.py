@@ -102,6 +102,9 @@ def test_features_and_splits_equal_those_in_memory(tmp_path, name, spec):
         np.testing.assert_allclose(scores, X @ W[:, :count], atol=1e-11)
     np.testing.assert_array_equal(cells.count, np.bincount(there.cell))
     np.testing.assert_allclose(cells.weight, np.bincount(there.cell, there.weight))
+    # a sum over rows of weight w has the variance of n rows of weight W / n: the sum of w**2
+    squares = np.bincount(there.cell, there.weight**2)
+    np.testing.assert_allclose(cells.weight**2 / cells.effective, squares, rtol=1e-6)
 
 
 def test_numbers_do_not_depend_on_batch_sizes(tmp_path, monkeypatch):

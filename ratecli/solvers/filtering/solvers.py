@@ -138,9 +138,9 @@ class GuessedGroup(Solver):
         `lightgbm`, `xgboost` or `catboost` (optional extras), or `package.module:Class` of a
         trusted package. Parameters follow the name: `{DecisionTreeClassifier: {max_depth: 20}}`.
     noise
-        eta: probability with which a prediction is replaced by one of the others, uniformly, while
-        the chances of keeping stay as they are (appendix A.1.1). The effect on disclosivity and
-        balance is computed in closed form.
+        eta: probability with which a prediction is replaced by any of the predicted groups, sampled
+        uniformly, while the chances of keeping stay as they are (appendix A.1.1). The effect on
+        disclosivity and balance is computed in closed form.
     kept
         Minimum share of all rows that is kept, for `qp`.
     sampled
