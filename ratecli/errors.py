@@ -242,6 +242,7 @@ _CODES = (
     ("W409", "Propensities do not fit the logged actions.", "Check `logged: propensity`."),
     ("W410", "A value of logged decisions rests on few rows.", "Use more rows."),
     ("W411", "A column has the same value in all rows.", "It is no feature: add it to `drop`."),
+    ("W412", "A filter keeps few rows.", "Set a larger `kept`."),
     ("W501", "A number differs from what `expect` states.", "`summary.md` shows both."),
     ("W502", "A check omits seeds or has too few.", "Run the pinned seeds, or pin again."),
     ("W503", "A setting or the data changed since the results were pinned.", "Pin again."),

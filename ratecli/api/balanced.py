@@ -21,6 +21,7 @@ from ratecli.apply.table_filter import MAIN_VARIANT, WITHOUT_MIN_KEPT, filter_go
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.models.base import Array
 from ratecli.models.proxies import ProxyFilter
+from ratecli.sampling.filter_summary import few_kept_warning
 
 
 @dataclass(eq=False, repr=False)
@@ -159,6 +160,8 @@ class BalancedFilter(MappingParamsEstimator):
         self.filter_, self._reader = chosen, found.reader
         self.imbalance_, self.disclosivity_ = values["objective"], values["disclosivity"]
         self.kept_ = values["kept"]
+        few = few_kept_warning(self.kept_, "kept=0.3 with balanced_tree or qp_proxy")
+        issue_warnings(f"{each.code}: {each.message}; {each.help}" for each in few)
 
     def chances(self, X: Any) -> Array:
         """Return the probability (n,) of keeping each row.

@@ -38,6 +38,7 @@ from ratecli.rates.resolve import max_groups
 from ratecli.rates.syntax import quote, value_text
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.encoding import Encoding
+from ratecli.sampling.filter_summary import few_kept_warning
 
 FILTER_ALGORITHMS = ("balanced_tree", "qp_proxy", "naive_proxy")
 WITHOUT_MIN_KEPT = "naive_proxy"
@@ -407,7 +408,9 @@ def _share_cells(groups: Mapping[str, Any] | None, count: int) -> list[str]:
 
 
 def _filter_warnings(report: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    """Warn if most of the imbalance is left (W407) or held-out rows exceed the limit (W402)."""
+    """Warn if most of the imbalance is left (W407), few rows are kept (W412), or held-out rows
+    exceed the limit (W402).
+    """
     limit, expected = report["limit"], report["expected"]
     train, test = expected["train"], expected.get("test")
     was, left = (each["imbalance"] if each else 0 for each in (train["before"], train["after"]))
@@ -418,6 +421,7 @@ def _filter_warnings(report: Mapping[str, Any]) -> Iterator[Diagnostic]:
         )
         hint = "allow more, or add columns that are related to the groups"
         yield Diagnostic("W407", message, hint)
+    yield from few_kept_warning(train["kept"], "--kept 0.3 with balanced_tree or qp_proxy")
     if test is not None and test["disclosivity"] > limit + CONSTRAINT_TOLERANCE:
         message = (
             f"disclosivity is {test['disclosivity']:.4f} on held-out rows, above the limit of "

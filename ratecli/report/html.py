@@ -67,6 +67,7 @@ from ratecli.report.sheets import (
 from ratecli.runner.warnings import (
     constant_warnings,
     effective_row_warnings,
+    few_kept_warnings,
     violation_warnings,
 )
 from ratecli.solvers.registry import all_algorithms
@@ -168,6 +169,7 @@ def collect_warnings(ledger: Ledger) -> list[tuple[str, int, list[str]]]:
         *violation_warnings(planned, ledger.results),
         *constant_warnings(planned, ledger.results),
         *effective_row_warnings(planned, ledger.results),
+        *few_kept_warnings(planned, ledger.results),
         *warn_unmet_expectations(ledger),
     ]
     texts = [text for key in ("warnings", END_WARNINGS_KEY) for text in ledger.meta.get(key) or ()]

@@ -38,6 +38,7 @@ from ratecli.runner.trial import run_trial
 from ratecli.runner.warnings import (
     constant_warnings,
     effective_row_warnings,
+    few_kept_warnings,
     violation_warnings,
 )
 
@@ -273,6 +274,7 @@ def _end_warnings(
         *violation_warnings(ended, results),
         *constant_warnings(ended, results),
         *effective_row_warnings(ended, results),
+        *few_kept_warnings(ended, results),
         *map(prepared.document.placed, check_variants(prepared.experiment, measured)),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -14,6 +15,7 @@ from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTRAINT_TOLERANCE,
     EFFECTIVE_ROWS_KEY,
+    FILTERS_KEY,
     VIOLATION_PREFIX,
     PlannedTrial,
     TrialResult,
@@ -23,6 +25,7 @@ from ratecli.ledger.records import (
 )
 from ratecli.ledger.view import MEASURED_STATUSES
 from ratecli.ledger.violations import MeasuredViolation, ViolationSample, measured_violation
+from ratecli.sampling.filter_summary import MIN_KEPT_SHARE, few_kept_warning
 from ratecli.solvers.oracles.choice import LINEAR_MODEL
 
 Points = defaultdict[str, list[MeasuredViolation]]
@@ -137,6 +140,26 @@ def effective_row_warnings(
                     f"{len(few)} of {len(rows)} trials: its decisions differ much from the log's"
                 )
                 warnings.append(Diagnostic("W410", message))
+    return warnings
+
+
+def few_kept_warnings(
+    plan: Sequence[PlannedTrial], results: Mapping[str, TrialResult]
+) -> list[Diagnostic]:
+    """Return a W412 for each filter that keeps few of the training rows in some trials."""
+    warnings = []
+    for label, trials in groupby(plan, key=lambda trial: trial.label):
+        shares = []
+        for result in (results[trial.key] for trial in trials if trial.key in results):
+            main, _ = _values(result)
+            found = result.info.get(FILTERS_KEY, {}).get(main, {"columns": {}})
+            parts = (column["splits"].get("train") for column in found["columns"].values())
+            if part := next(filter(None, parts), None):
+                shares.append(sum(map(operator.mul, found["keep"], part["size"])))
+        if few := [share for share in shares if share < MIN_KEPT_SHARE]:
+            way = "`kept: 0.3` as an option of balanced_tree or qp_proxy"
+            where = f" on average in {len(few)} of {len(shares)} trials"
+            warnings += few_kept_warning(mean(few), way, f"'{label}'", where)
     return warnings
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ratecli.errors import Diagnostic
 from ratecli.ledger.records import FILTERS_KEY
 from ratecli.models.base import Classifier
 from ratecli.models.proxies import ProxyFilter
@@ -23,6 +24,9 @@ from ratecli.rates.syntax import Condition
 
 SUMMARY_DIGITS = 10
 """Digits to which shares are rounded."""
+
+MIN_KEPT_SHARE = 0.2
+"""A filter that keeps a smaller share of the training rows gives a warning."""
 
 GroupConditions = dict[str, dict[str, Condition]]
 """For each column, the names of its groups, in the order of its values, with their conditions."""
@@ -62,6 +66,20 @@ def summarize_filters(
         if isinstance(variant, ProxyFilter) and by_column
     }
     return {FILTERS_KEY: found} if found else {}
+
+
+def few_kept_warning(
+    kept: float, way: str, name: str = "the filter", where: str = ""
+) -> list[Diagnostic]:
+    """Return a W412 if a filter keeps a share `kept` below `MIN_KEPT_SHARE` of the training rows.
+
+    `way` says how to set the least share, and `where` in which trials.
+    """
+    if not kept < MIN_KEPT_SHARE:
+        return []
+    message = f"{name} keeps only {100 * kept:.2g} % of the training rows{where}"
+    hint = f"{way} keeps more rows, in groups that may be less balanced"
+    return [Diagnostic("W412", message, hint)]
 
 
 def joint_rate_groups(goals: Iterable[Goal]) -> GroupConditions:

@@ -8,6 +8,7 @@ import pytest
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     EFFECTIVE_ROWS_KEY,
+    FILTERS_KEY,
     MeasuredValue,
     PlannedTrial,
     TrialResult,
@@ -15,6 +16,7 @@ from ratecli.ledger.records import (
 from ratecli.runner.warnings import (
     constant_warnings,
     effective_row_warnings,
+    few_kept_warnings,
     violation_warnings,
 )
 
@@ -108,3 +110,16 @@ def test_values_of_few_effective_rows_give_a_warning():
     (found,) = effective_row_warnings(plan, {each.key: each for each in results})
     assert found.code == "W410"
     assert found.message.startswith("'value(a)' of 'm' has only 20 effective rows in 2 of 3 trials")
+
+
+def test_filters_that_keep_few_rows_give_a_warning():
+    results = []
+    for key, size in (("0", [0.98, 0.02]), ("1", [0.8, 0.2])):
+        column = {"splits": {"train": {"size": size}}}
+        info = {FILTERS_KEY: {"main": {"keep": [0.0, 1.0], "columns": {"sex": column}}}}
+        results.append(replace(result(key, 0.0, 0.0), info=info))
+    plan = [PlannedTrial(r.key, "filter", "balanced_tree", {}, {}, 0, {}) for r in results]
+    (found,) = few_kept_warnings(plan, {each.key: each for each in results})
+    message = "'filter' keeps only 2 % of the training rows on average in 1 of 2 trials"
+    assert (found.code, found.message) == ("W412", message)
+    assert found.help.startswith("`kept: 0.3` as an option of balanced_tree")
