@@ -10,6 +10,7 @@ from itertools import groupby
 from statistics import mean
 
 from ratecli.errors import Diagnostic
+from ratecli.experiment.filter_stage import is_filter
 from ratecli.experiment.options import solver_class
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
@@ -51,7 +52,8 @@ def violation_warnings(
         found, tested, variant = defaultdict[str, Points](lambda: defaultdict(list)), False, ""
         enforces = False
         for trial in trials:
-            enforces |= solver_class(trial.algorithm).role == "enforces"
+            solver = solver_class(trial.algorithm)
+            enforces |= solver.role == "enforces" and not is_filter(solver)
             result = results.get(trial.key)
             tested |= bool(result and result.info.get("certificates"))
             main, values = _values(result)

@@ -46,6 +46,11 @@ TRAIN_ONLY = TrialResult("b", "ok", values=(MeasuredValue("main", "train", "v", 
             ("1 of 1", "0.1"),
         ),
         (results((0.0, 0.1)), "thresholded", ("1 of 1", "0.1")),
+        (
+            results((0.0, 0.1)),
+            "balanced_tree",
+            ("1 of 1", "0.1"),
+        ),  # `holds` does not affect filters
         (results((0.0, 0.0), (-0.1, 1e-7)), "majorize", None),
         (results((0.0, 0.5)), "unconstrained", None),  # it ignores constraints
         ([TrialResult("a", "infeasible"), TRAIN_ONLY], "majorize", None),
