@@ -78,3 +78,26 @@ def test_validate_plan_and_explain(folder, cli):
     shown = cli("explain", "exp.yaml").out
     assert "  each training row is weighted by the probability that it is kept\n" in shown
     assert "    subject to  disclosivity(by=sex) <= 0.05\n" in shown
+
+
+def test_a_group_that_the_filter_empties_names_the_filter(folder, cli):
+    """All women in the north have x = 0, which the filter drops."""
+    rows = [
+        f"{s},south,{x},{y}" for s, x in (("F", 1), ("M", 1)) for y in (0, 1) for _ in range(60)
+    ]
+    rows += [f"M,south,0,{y}" for y in (0, 1) for _ in range(1500)]
+    rows += [f"M,north,1,{y}" for y in (0, 1) for _ in range(60)]
+    rows += [f"F,north,0,{y}" for y in (0, 1) for _ in range(60)]
+    (folder / "t.csv").write_text("\n".join(["sex,region,x,y", *rows]) + "\n")
+    (folder / "exp.yaml").write_text(
+        "name: empty\n"
+        "datasets: {t: {path: t.csv, label: y, positive: 1, drop: [sex, region]}}\n"
+        "filter: {balance: sex}\n"
+        "constraints: {fair: 'max_gap(positive_rate, by=[sex, region]) <= 0.1'}\n"
+        "algorithms: [mixture]\n"
+    )
+    answer = cli("run", "exp.yaml", "--jobs", "1")
+    assert "[W412]: 'filter' keeps only" in answer.err
+    reason = pd.read_csv(folder / "results" / "empty" / "trials.csv").reason.dropna().item()
+    assert "is a mean over no rows" in reason
+    assert "the filter is the cause" in reason
