@@ -17,7 +17,12 @@ from ratecli.api.estimator import MappingParamsEstimator, seed_from_random_state
 from ratecli.api.fitting import FitResult, LabelledRows, fit_rows
 from ratecli.api.goals import FitSpec
 from ratecli.apply.predict import prediction_columns
-from ratecli.apply.table_filter import MAIN_VARIANT, WITHOUT_MIN_KEPT, filter_goals
+from ratecli.apply.table_filter import (
+    MAIN_VARIANT,
+    WITHOUT_MIN_KEPT,
+    empty_group_warning,
+    filter_goals,
+)
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.models.base import Array
 from ratecli.models.proxies import ProxyFilter
@@ -123,6 +128,9 @@ class BalancedFilter(MappingParamsEstimator):
             count = len(inputs)
             rows = LabelledRows.of(inputs, np.full(count, np.nan), np.ones(count))
             spec = self._fit_spec(by, encode=inputs.matrix is None)
+            columns = rows.sample(None).columns
+            for name in columns.keys() & set(by):
+                issue_warnings(empty_group_warning(name, columns[name]))
             found = fit_rows(spec, rows, self._seed)
         issue_warnings(found.warnings)
         self._keep(found)
@@ -133,7 +141,7 @@ class BalancedFilter(MappingParamsEstimator):
 
     def _fit_spec(self, by: Sequence[str], *, encode: bool) -> FitSpec:
         least = {} if self.algorithm == WITHOUT_MIN_KEPT else {"kept": self.kept}
-        options = {**least, **(self.solver_options or {})}
+        options = {"missing": "leave_out", **least, **(self.solver_options or {})}
         goals = filter_goals(by, float(self.disclosivity))
         goals |= {} if self.objective is None else {"objective": self.objective}
         drop = [name for name in self.drop if name not in by]

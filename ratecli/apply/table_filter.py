@@ -207,13 +207,19 @@ def _check_columns(request: FilterRequest, file: TableFile, table: pa.Table) -> 
             message = f"'{name}' has {many}, and --by takes 2 to {most}"
             hint = f"name a column with {'at least two' if count < 2 else 'fewer'} groups"
             faults.append(Diagnostic("E304", message, hint))
-        if count := int(frame[name].isna().sum()):
-            rows = "1 row" if count == 1 else f"{count} rows"
-            message = f"'{name}' is empty in {rows}: the filter is fitted to the others"
-            warnings.append(Diagnostic("W401", message))
+        warnings += empty_group_warning(name, frame[name])
     if faults:
         raise FaultError(faults)
     return warnings
+
+
+def empty_group_warning(name: str, column: Any) -> list[Diagnostic]:
+    """Return a W401 if a column of groups is empty in some rows, as a list."""
+    count = int(pd.isna(column).sum())
+    if not count:
+        return []
+    rows = "1 row" if count == 1 else f"{count} rows"
+    return [Diagnostic("W401", f"'{name}' is empty in {rows}: the filter is fitted to the others")]
 
 
 def _as_word(value: Any) -> str:

@@ -95,3 +95,11 @@ def test_a_filter_over_the_limit_is_an_error(loans):
     X, _ = loans
     with pytest.raises(NoSolutionFoundError, match="shifts the probability of a row's group"):
         BalancedFilter("sex", algorithm="naive_proxy", disclosivity=0.01).fit(X)
+
+
+def test_rows_without_a_group_are_left_out_as_by_the_command():
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 2)), columns=["x", "z"])
+    groups = pd.DataFrame({"g": ["a", "b", "nan"] * 100})
+    with pytest.warns(RatecliWarning, match="W401: 'g' is empty in 100 rows: the filter is fit"):
+        found = BalancedFilter("g", kept=0.5).fit(X, sensitive_features=groups)
+    assert found.chances(X).shape == (300,)
