@@ -202,7 +202,8 @@ def _check_columns(request: FilterRequest, file: TableFile, table: pa.Table) -> 
     frame, warnings = own.typed_columns(file, table, by, ()), []
     for name in by:
         values = frame[name].dropna().unique().tolist()
-        if not 2 <= (count := len(values)) <= (most := max_groups(values)):
+        count, most = len(values), max_groups(values)
+        if not 2 <= count <= most:
             many = f"{count} value{'s' * (count != 1)}"
             message = f"'{name}' has {many}, and --by takes 2 to {most}"
             hint = f"name a column with {'at least two' if count < 2 else 'fewer'} groups"
