@@ -10,6 +10,7 @@ from typing import Any
 
 from ratecli.ledger.records import is_no_better, undefined_text
 from ratecli.ledger.view import NOT_RUN, Ledger
+from ratecli.rates.table import DISCLOSIVITY
 from ratecli.report.answer import (
     OBJECTIVE,
     Answer,
@@ -164,7 +165,8 @@ def _overview(
     if not kept:
         entries = json.dumps([ledger.experiment.get("holds"), ledger.experiment.get("algorithms")])
         hint = " Set `holds: new_rows` to train for new rows."
-        hint = "" if "new_rows" in entries else hint
+        able = any(DISCLOSIVITY not in rule for rule in ledger.constraints.values())
+        hint = "" if "new_rows" in entries or not able else hint  # filters know training rows alone
         does = _satisfies(any(each.is_uncertain for each in found))
         often = f"in {DEFAULT_LEVEL:.0%} of trials, at any of {points}"
         return f"No setting {does} {rules} {often}.{hint}"

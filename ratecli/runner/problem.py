@@ -29,8 +29,7 @@ from ratecli.solvers.problem import ERROR_RATE, Problem
 from ratecli.solvers.tuned import Setting
 
 FILTER_IS_CAUSE = (
-    "the filter is the cause, as it drops training rows: set a larger `kept` in its options, or "
-    "`take: weights`"
+    "the filter is the cause, as it drops training rows: set a larger `kept` in its options"
 )
 Goals = tuple[Goal, tuple[Goal, ...]]
 """The objective and the constraints."""

@@ -539,6 +539,9 @@ def test_the_answer_in_words():
     first, same = answer_sentences(ledger_of(hopeless))
     assert first.startswith("No setting satisfies parity on new")
     assert same.startswith("kappa = 1, 2: no setting satisfies parity. The closest is")
+    assert first.endswith("Set `holds: new_rows` to train for new rows.")
+    first, _ = answer_sentences(ledger_of(hopeless, rule="disclosivity(by=sex) <= kappa"))
+    assert "holds" not in first  # it has no effect on filters
     _, *shown = answer_sentences(ledger_of(PAID, objective="error"), most=1)
     assert shown == [more[0], "... 1 more in report.html."]
     assert answer_sentences(ledger_of({("a", ()): [None]})) == ["No trial has results yet."]
