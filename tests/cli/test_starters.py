@@ -293,6 +293,20 @@ def test_a_goal_without_groups(folder, table, cli):
     assert (refused.code, "did you mean 'approved'?" in refused.err) == (2, True)
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_goal_for_each_of_many_groups(cli):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(
+        {"x": rng.normal(size=2400), "country": [f"c{k % 40}" for k in range(2400)]}
+    )
+    rows.assign(y=(rows.x + rng.normal(size=2400) > 0).astype(int)).to_csv("rows.csv", index=False)
+    request = ("--data", "rows.csv", "--label", "y", "--positive", "1", "--group", "country")
+    answer = cli("init", "many.yaml", *request, "--goal", "recall 0.5")
+    assert answer.code == 0
+    assert "(60 rows), and 28 more\n" in answer.out
+    assert cli("validate", "many.yaml").code == 0
+
+
 @pytest.mark.parametrize(
     ("change", "options", "fault"),
     [

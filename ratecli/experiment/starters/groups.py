@@ -19,12 +19,13 @@ from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.experiment.starters.notes import format_counts, format_rows, quoted
 from ratecli.experiment.starters.options import StarterOptions
 from ratecli.rates.expression import Slice
-from ratecli.rates.resolve import MIN_ROWS, cut_groups
+from ratecli.rates.resolve import MAX_GROUPS, MIN_ROWS, cut_groups
 from ratecli.rates.sample import Mask
 from ratecli.rates.scope import Conditions
 from ratecli.rates.syntax import Condition, value_text
 
-MAX_GROUPS = 8
+MAX_NUMBERS = 8
+"""Columns of more numbers are cut into groups."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
 
 def _bins(column: pd.Series) -> list[float]:
     """Return where to cut a column of many numbers into groups; empty if each value is a group."""
-    if is_text(column) or column.nunique() <= MAX_GROUPS:
+    if is_text(column) or column.nunique() <= MAX_NUMBERS:
         return []
     values = as_float_array(column)
     cuts = np.nanquantile(values, [0.25, 0.5, 0.75])
@@ -104,13 +105,14 @@ def _bins(column: pd.Series) -> list[float]:
 
 def _group_values(column: pd.Series, name: str) -> list[Any]:
     """Return the values of the column, sorted."""
-    values = column.dropna().unique().tolist()
-    if not 2 <= len(values) <= MAX_GROUPS:
+    counts = column.value_counts()
+    values, large = counts.index.tolist(), int((counts >= MIN_ROWS).sum())
+    if not 2 <= len(values) <= MAX_GROUPS or (len(values) > MAX_NUMBERS and large < 2):
         what = "only one value" if len(values) == 1 else f"{len(values)} values"
-        message = (
-            f"the column '{name}' has {what}: each value is a group, "
-            f"and 2 to {MAX_GROUPS} can be compared"
-        )
+        message = f"the column '{name}' has {what}: each value is a group, and "
+        message += f"2 to {MAX_GROUPS} can be compared"
+        if 2 <= len(values) <= MAX_GROUPS:
+            message += f", but {large} of them have at least {MIN_ROWS} rows"
         hint = "name another column with --group, or add one to the table with each row's group"
         raise FaultError(Diagnostic("E411", message, hint))
     return sorted(values)

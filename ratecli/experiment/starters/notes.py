@@ -6,9 +6,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+MAX_COUNTS = 12
+"""Number of values with their rows that are listed."""
+
 
 def format_counts(rows: Mapping[Any, int]) -> str:
-    return ", ".join(f"{quoted(name)} ({format_rows(count)})" for name, count in rows.items())
+    """Return values with their numbers of rows, and how many more values there are."""
+    some = list(rows.items())[:MAX_COUNTS]
+    shown = [f"{quoted(name)} ({format_rows(count)})" for name, count in some]
+    more = len(rows) - len(some)
+    return ", ".join(shown + [f"and {more} more"] * bool(more))
 
 
 def format_rows(count: int) -> str:
