@@ -129,7 +129,7 @@ class BalancedFilter(MappingParamsEstimator):
             rows = LabelledRows.of(inputs, np.full(count, np.nan), np.ones(count))
             spec = self._fit_spec(by, encode=inputs.matrix is None)
             columns = rows.sample(None).columns
-            for name in columns.keys() & set(by):
+            for name in (each for each in by if each in columns):  # others are an error below
                 issue_warnings(empty_group_warning(name, columns[name]))
             found = fit_rows(spec, rows, self._seed)
         issue_warnings(found.warnings)

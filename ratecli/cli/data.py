@@ -105,12 +105,7 @@ def predict(
     from ratecli.apply.predict import predict_file  # noqa: PLC0415
 
     place = None if output == STDOUT else output
-    form = {
-        "separator": separator,
-        "decimal": decimal,
-        "thousands": thousands,
-        "encoding": encoding,
-    }
+    form = _format_keys(separator, decimal, thousands, encoding)
     found = predict_file(model, table, place, variant=variant, form=form, prefix=prefix, seed=seed)
     _print_table(found, found.line)
 
@@ -122,6 +117,13 @@ class ExportFormat(StrEnum):
     ONNX = "onnx"
     JSON = "json"
     CARD = "card"
+
+
+def _format_keys(*values: str | None) -> dict[str, str | None]:
+    """Return the options that say how a table is written, by their keys in a file."""
+    from ratecli.datasets.text_format import FORMAT_KEYS  # noqa: PLC0415
+
+    return dict(zip(FORMAT_KEYS, values, strict=True))
 
 
 def export(
@@ -208,12 +210,7 @@ def filter_table(
     from ratecli.apply.table_filter import FilterRequest, learn_table_filter  # noqa: PLC0415
     from ratecli.datasets.text_format import PLAIN  # noqa: PLC0415
 
-    form = {
-        "separator": separator,
-        "decimal": decimal,
-        "thousands": thousands,
-        "encoding": encoding,
-    }
+    form = _format_keys(separator, decimal, thousands, encoding)
     request = FilterRequest(
         table=table,
         by=tuple(by),

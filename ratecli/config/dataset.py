@@ -23,7 +23,7 @@ from ratecli.config.base import (
     validate_rule,
 )
 from ratecli.config.validation import type_error, value_error
-from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.entry import MAX_COMPONENTS, DatasetEntry
 from ratecli.errors import Diagnostic
 from ratecli.rates.syntax import SPLITS
 from ratecli.solvers.oracles.choice import ChancesOption, RegressorOption
@@ -164,7 +164,7 @@ class KernelSpec(Spec):
     kernel: Literal["rbf"] = Field(
         description="The kernel: `rbf` is the Gaussian, exp(-gamma |x - y|^2)."
     )
-    components: Annotated[int, Strict(), Field(ge=1, le=20_000)] = Field(
+    components: Annotated[int, Strict(), Field(ge=1, le=MAX_COMPONENTS)] = Field(
         500, description="Number of features, scikit-learn's RBFSampler."
     )
     gamma: Annotated[float, Field(gt=0)] | None = Field(

@@ -74,7 +74,7 @@ def describe_type(value: object) -> str:
 
 def invalid_choice(value: object, choices: Iterable[str]) -> InvalidValueError:
     """Return an error for an invalid choice: E104 for a scalar, else E103."""
-    names = sorted(choices)
+    names = sorted(name if name[:1].isalnum() else repr(name) for name in choices)
     if not isinstance(value, str | bool | int | float):
         return type_error(f"one of {', '.join(names)}", value)
     message = f"{quote_value(value)} is not a choice for {LOCATION_MARK}"

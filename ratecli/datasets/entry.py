@@ -50,6 +50,10 @@ class SplitOptions:
 DEFAULT_SPLIT = SplitOptions()
 
 
+MAX_COMPONENTS = 20_000
+"""Largest number of features of a kernel."""
+
+
 @dataclass(frozen=True)
 class KernelOptions:
     """The kernel of the features: see `config.dataset.KernelSpec`. `gamma` 0 is the default."""

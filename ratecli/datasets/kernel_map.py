@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AllowInfNan, Field, Strict
 
+from ratecli.datasets.entry import MAX_COMPONENTS
 from ratecli.models.base import Features
 
 Whole: TypeAlias = Annotated[int, Strict()]
-MAX_COMPONENTS = 20_000
 
 
 @dataclass(frozen=True)

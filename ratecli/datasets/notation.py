@@ -104,6 +104,8 @@ def other_notation_error(
         other, hint = column.any, "write all numbers alike"
     else:
         return None
+    if not form.has_plain_numbers:  # other columns may need the stated signs
+        hint = f"write them with the stated signs, or {hint}"
     word = column.words[int(np.argmax(other & ~own))]
     message = f"column '{name}' holds numbers that are written as '{word}'"
     return Diagnostic("E411", message, f"{hint}{otherwise}")

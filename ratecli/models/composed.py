@@ -181,7 +181,7 @@ class ModelRegressor(Classifier):
 def rows_without_group(classifier: Classifier, members: Array) -> NDArray[np.bool_]:
     """Return which rows (n,) are in no group of group thresholds, given memberships (n, S).
 
-    Members of a mixture have the same groups, or none if they are constant.
+    All members of a mixture have the same groups, except that constant members have none.
     """
     if isinstance(classifier, MixtureClassifier):
         found = [rows_without_group(each, members) for each in classifier.members]
@@ -210,9 +210,9 @@ def extract_memberships(X: Features, width: int) -> Array:
 
 
 def hash_memberships(members: NDArray[Any]) -> NDArray[np.int64]:
-    """Return a number (n,) for each row of memberships (n, S), the same for equal rows.
+    """Return a hash (n,) of each row of memberships (n, S).
 
-    Rows that differ have different numbers, save with a probability of about 2^-63.
+    Equal rows have equal hashes; others differ except with a probability of about 2^-63.
     """
     words = np.random.default_rng(0).integers(-HASH_BOUND, HASH_BOUND, size=members.shape[1])
     # integer sums modulo 2^64 are exact, so equal rows have equal sums

@@ -433,7 +433,9 @@ class _Resolver:
             many = len(values) > most and not isinstance(values[0], str)
             help_ = f"cut it in an experiment file: bins: {{{column}: [...]}}" if many else None
             if len(values) < 2:
-                help_ = "empty fields and words such as NA are missing values, which are no groups"
+                help_ = (
+                    "a group needs rows that count; empty fields and words such as NA are no groups"
+                )
             refuse("E304", f"'{column}' has {count}, {takes}", span, help_)
         return [(Condition(column, "=", (syntax.value_text(value),)),) for value in values]
 

@@ -1,8 +1,8 @@
 """Local optima over a hull of objectives that are smooth, but neither convex nor sums of ratios.
 
-Smooth terms are replaced by their tangents at a point. The program that remains is solved over the
-part of the hull in a box around the point, and a line search towards its optimum gives the next
-point: sequential linear programs with a trust region (Fletcher and Sainz de la Maza 1989).
+Each step replaces smooth terms by their tangents at the current point and solves this program in a
+box around it. A line search towards the solution gives the next point. These are sequential linear
+programs with a trust region (Fletcher and Sainz de la Maza 1989).
 
 The best end of searches from several starts is returned. No small step within the hull improves it,
 to first order; whether a better point is elsewhere is not known.
@@ -61,7 +61,7 @@ class _LocalSearch:
     Attributes
     ----------
     boxed
-        Unit vector (K,) and range of each rate that smooth terms use, unless it is constant.
+        A pair for each rate that smooth terms use and that varies: its unit vector (K,), its range.
     """
 
     def __init__(self, program: RateProgram, points: RatePoints, gap: float) -> None:

@@ -310,14 +310,15 @@ class ThreePlayerGame:
         self.followers = np.full(len(form.signs), leader)
         concave = any(isinstance(each.atom, NegativeRatioAtom) for each in form.bundles)
         self.kinked = np.zeros_like(self.followers)
-        self._slopes = np.zeros_like(self.slacks)
         for bundle in form.bundles:
             self.followers[bundle.slots] |= concave and isinstance(bundle.atom, RatioAtom)
             self.kinked[bundle.slots] = isinstance(bundle.atom, SmoothAtom) and bundle.atom.kinked
             if isinstance(bundle.atom, DescendingAtom):
                 self.slacks[bundle.slots] = bundle.atom.start
+        self._own = [each for each in form.bundles if not self.followers[each.slots[0, 0]]]
+        # the slopes of a ratio are steep where the first denominator is 0: begin at the start
         self._taken = 0 if leader else 1
-        self._total = self._taken * self.slacks
+        self._total, self._slopes = self._taken * self.slacks, 0.0 * self.slacks
         prices = np.append(1.0, np.zeros(form.constraints))[:, None] * np.ones(lanes)
         self.prices = np.concatenate([prices, form.slack_multipliers(prices, self.slacks)])
         if isinstance(multipliers, SwapRegret):
@@ -351,18 +352,17 @@ class ThreePlayerGame:
         terms = self.player.terms(answer, rates)
         signs = self.form.signs
         pulls, signed = signs * self.prices[first:], terms[first:]
-        self._total, self._taken = self._total + signs * signed, self._taken + 1
-        own = [bundle for bundle in self.form.bundles if not self.followers[bundle.slots[0, 0]]]
         if self.followers.any():
+            self._total, self._taken = self._total + signs * signed, self._taken + 1
             mean = self.form.boxed(self._total / self._taken)
             self.slacks[self.followers] = mean[self.followers]
-        for bundle in own:
+        for bundle in self._own:
             if isinstance(bundle.atom, ClosedFormAtom):
                 weight, pull = self.prices[bundle.owners], pulls[bundle.slots]
                 self.slacks[bundle.slots] = bundle.atom.respond(weight, pull)
         broken = terms[1:first] + self.form.values(self.slacks)
         apart = signed - signs * self.slacks
-        for bundle in own:
+        for bundle in self._own:
             if isinstance(bundle.atom, DescendingAtom):
                 slacks, weight = self.slacks[bundle.slots], self.prices[bundle.owners]
                 slopes = weight * bundle.atom.slopes(slacks) - pulls[bundle.slots]

@@ -148,11 +148,11 @@ def _best_solution(
         status = "iteration_limit"
         missed = f"after {solver.steps} steps no mixture of classifiers satisfies all constraints"
         reasons.append(missed if chosen.allowed else UNDEFINED_RATIO_REASON)
-    elif isinstance(chosen.player, BestResponsePlayer) and chosen.promised() > MAX_PROMISED:
+    elif (promised := chosen.promised()) > MAX_PROMISED:
         status = "iteration_limit"
         reasons.append(
             f"after {solver.steps} steps, one more classifier would improve the objective by "
-            f"about {chosen.promised():.2g}: use 'mixture', which adds it"
+            f"about {promised:.2g}: use 'mixture', which adds it"
         )
     trace = tuple(chosen.trace(pace))
     return Solution(variants, status, "; ".join(reasons), chosen.multipliers(), trace)
@@ -299,8 +299,12 @@ class SettingResult:
         }
 
     def promised(self) -> float:
-        """Return how much the oracle's answer to the mixture's prices would improve it, about."""
-        assert isinstance(self.player, BestResponsePlayer)
+        """Return about how much one more answer of the oracle would improve the mixture.
+
+        0 for a classifier that descends: nothing is known of a better one.
+        """
+        if not isinstance(self.player, BestResponsePlayer):
+            return 0.0
         program, rows = self.program.loosened(self.allowed), self.player.rows
         found = optimize_over_hull(program, RatePoints.classifiers(self.rates), SHRINK_GAP)
         if found is None or not rows.costs(found.prices).any():
