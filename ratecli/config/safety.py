@@ -11,7 +11,7 @@ from ratecli.config.base import ColumnNames, NumberRange, Spec, StrictFlag, not_
 DEFAULT_DELTA = 0.05
 """Delta of constraints that a mapping `delta` does not name."""
 DEFAULT_FRACTION = 0.5
-"""Fraction of the training rows that is held out for the test."""
+"""Fraction of the training rows that are held out for the safety test."""
 PROBABILITY_RANGE = NumberRange(0, 1, above=True, below=True)
 AIM_RANGE = NumberRange(0.5, 1, below=True)
 """Valid `aim`: 0.5 tightens nothing; 1 would require an infinite margin."""

@@ -33,7 +33,7 @@ ERROR_RATE = ex.Leaf(RATES["error"])
 class Problem:
     """Minimize the objective plus `l2 / 2 |w|^2` with every piece of each constraint at most 0.
 
-    All arrays are read-only, because algorithms share them: copy what you need to change.
+    Algorithms share the arrays, so all are read-only: copy an array before you change it.
 
     Attributes
     ----------

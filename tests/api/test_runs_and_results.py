@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 import ratecli
 from ratecli import FaultError, RatecliWarning
 from ratecli.apply.predict import predict_file
+from ratecli.cli.app import main
 from ratecli.config.safety import SafetySpec
 
 EXPERIMENT = {
@@ -214,15 +215,12 @@ def test_arguments_of_functions_of_wrong_types_are_named(call, message):
     assert message in str(caught.value)
 
 
-def test_the_folder_of_a_mapping_is_an_experiment_for_other_commands(tmp_path, monkeypatch):
+def test_the_folder_of_a_mapping_is_an_experiment_for_other_commands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     content = EXPERIMENT | {"seeds": 1, "algorithms": ["unconstrained"], "report": {"plots": []}}
     ratecli.run(content, settings={"sweep.kappa": [0.7]})
-    command = [sys.executable, "-m", "ratecli"]
-    for name in ("report", "pin", "check"):
-        run = partial(subprocess.run, capture_output=True, text=True, check=True)
-        done = run([*command, name, "results/small"])
-    assert " same" in done.stdout
+    assert [main([name, "results/small"]) for name in ("report", "pin", "check")] == [0, 0, 0]
+    assert " same" in capsys.readouterr().out
 
 
 def test_the_default_share_of_safety_rows_is_that_of_files():

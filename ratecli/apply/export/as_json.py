@@ -18,8 +18,8 @@ from ratecli.sampling.encoding import Encoding
 
 NUMBER = "weight * (value - mean) / scale; `missing` where there is no number"
 TEXT = (
-    "weights[value]; 0 for a value that is not listed; '(missing)' is the value of an empty field "
-    "and of words such as NA"
+    "weights[value]; 0 for a value that is not listed; '(missing)' stands for an empty field "
+    "and for words such as NA"
 )
 GROUPS = (
     "the threshold of the group whose slices are exactly those that the row is in; "

@@ -34,7 +34,7 @@ MAX_ENTRIES_AT_ONCE = 20_000_000
 which there is branch and bound.
 """
 MAX_BOXES, MAX_BOX_ENTRIES = 100_000, 200_000_000
-"""Maximum number of boxes whose bounds are computed, and of all numbers computed for them."""
+"""Maximum number of boxes with computed bounds, and of numbers computed for all boxes together."""
 BATCH = 512
 """Number of boxes split together: those with the smallest bounds."""
 BOUND_ROUNDING = 1e-11

@@ -1,11 +1,11 @@
 """Local optima over a hull of objectives that are smooth, but neither convex nor sums of ratios.
 
-Each step replaces smooth terms by their tangents at the current point and solves this program in a
-box around it. A line search towards the solution gives the next point. These are sequential linear
-programs with a trust region (Fletcher and Sainz de la Maza 1989).
+Each step replaces the smooth terms by their tangents at the current point and solves the resulting
+linear program in a box around it. A line search towards the solution gives the next point. This is
+sequential linear programming with a trust region (Fletcher and Sainz de la Maza 1989).
 
-The best end of searches from several starts is returned. No small step within the hull improves it,
-to first order; whether a better point is elsewhere is not known.
+The best result of searches from several starts is returned. No small step within the hull improves
+it, to first order. There may be a better point elsewhere.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _LocalSearch:
     Attributes
     ----------
     boxed
-        A pair for each rate that smooth terms use and that varies: its unit vector (K,), its range.
+        The unit vector (K,) and the range of each rate that varies and that smooth terms use.
     """
 
     def __init__(self, program: RateProgram, points: RatePoints, gap: float) -> None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 LEVEL_LENGTH = 1000.0
 """Feature of the rows of a level, so long that the regularizer of its weight is negligible."""
+LEVEL_PART = 4
+"""Merged rows per row of a level. With one row, `newton` took 100 times as long for 60 groups."""
 EXCESS_PRICES = (10.0, 100.0, 1e3, 1e4)
 """Prices per unit of excess, in ranges of the objective, tried in order until a point is feasible.
 At too high a price the bound is satisfied, if at all, by a w that is far too large.
@@ -153,7 +155,7 @@ def make_ramp_problem(solver: Majorize, problem: Problem) -> RampProblem:
     X, costs = merge_equal_rows(problem.X, one_sided(coefficients))
     count = 1 + max((level for row in rows for level in row.shares), default=-1)
     if count:
-        copies = max(X.shape[0] // 4, 1)
+        copies = max(X.shape[0] // LEVEL_PART, 1)
         added = np.zeros((len(rows), count))
         for own, row in zip(added, rows, strict=True):
             own[list(row.shares)] = list(row.shares.values())
