@@ -210,38 +210,50 @@ class RateMatrix:
     ) -> Floats:
         """Return the standard errors of functions of the rates, by the delta method.
 
-        `slopes` (..., K) are their gradients at the rates; the result has the leading axes. Rows
-        are treated as a random sample and `decisions` (n,) as fixed. NaN if a rate is over no rows.
-        With `counts` (n,), each column stands for that many rows that count alike, of which a share
-        `decisions` is decided positively.
+        `slopes` (..., K) are their gradients at the rates; the result has the leading axes. NaN if
+        a rate is over no rows. For the other arguments see `covariance`.
+        """
+        return self._deviations(slopes, self.covariance(decisions, counts))
+
+    def covariance(self, decisions: Floats, counts: Floats | None = None) -> Floats:
+        """Return the covariance (K, K) of the rates' sampling errors, 0 for a rate over no rows.
+
+        Rows are treated as a random sample and `decisions` (n,) as fixed. With `counts` (n,), each
+        column stands for that many rows that count alike, of which a share `decisions` is decided
+        positively.
         """
         no = self.against - self.members * self.rates(decisions)[:, None]
         if counts is None:
             mixed = no + self.sums * decisions
-            return self._deviations(slopes, mixed @ mixed.T)
+            return self._scaled(mixed @ mixed.T)
         yes, each = no + self.sums, _divide(np.ones(len(counts)), counts)
         products = yes * (each * decisions) @ yes.T + no * (each * (1 - decisions)) @ no.T
-        return self._deviations(slopes, products)
-
-    def _deviations(self, slopes: Floats, products: sparse.csr_array) -> Floats:
-        """Return the standard errors of functions with gradients `slopes` (..., K).
-
-        `products` (K, K) has, for each pair of rates, the sum over rows of the products of their
-        deviations from the mean.
-        """
-        shares = np.where(slopes == 0, 0.0, _divide(slopes, self.totals, np.nan))
-        squares = (shares @ products.toarray() * shares).sum(axis=-1)
-        return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+        return self._scaled(products)
 
     def standard_error_of(
         self, slopes: Floats, measurements: Mapping[Measurement, Floats]
     ) -> Floats:
         """Return the `standard_error` if rates are means of the given measurements."""
+        return self._deviations(slopes, self.covariance_of(measurements))
+
+    def covariance_of(self, measurements: Mapping[Measurement, Floats]) -> Floats:
+        """Return the `covariance` if rates are means of the given measurements."""
         found = self.against - self.members * self.measured(measurements)[:, None]
         for of, values in measurements.items():
             own = np.array([leaf.rate.of == of for leaf in self.leaves], dtype=float)
             found = found + self.sums * own[:, None] * values
-        return self._deviations(slopes, found @ found.T)
+        return self._scaled(found @ found.T)
+
+    def _scaled(self, products: sparse.csr_array) -> Floats:
+        """Return the covariance, given the sums of products of deviations over rows (K, K)."""
+        inverse = _divide(np.ones_like(self.totals), self.totals)
+        return np.asarray(inverse[:, None] * products.toarray() * inverse)
+
+    def _deviations(self, slopes: Floats, covariance: Floats) -> Floats:
+        """Return the standard errors of functions with gradients `slopes` (..., K)."""
+        squares = ((slopes @ covariance) * slopes).sum(axis=-1)
+        undefined = (np.asarray(slopes) != 0) & (self.totals == 0)
+        return np.where(undefined.any(axis=-1), np.nan, np.sqrt(np.maximum(squares, 0.0)))
 
     def index(self) -> dict[Leaf, int]:
         return {leaf: k for k, leaf in enumerate(self.leaves)}

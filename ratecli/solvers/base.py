@@ -244,6 +244,11 @@ class Solver(ABC):
         return self
 
     @property
+    def rough(self) -> Solver:
+        """The algorithm as it repeats the training to judge a margin: no more exact than needed."""
+        return self
+
+    @property
     def most_together(self) -> int:
         """How many problems `solve_together` solves in about the time of one."""
         return 1

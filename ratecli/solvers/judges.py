@@ -12,7 +12,8 @@ from scipy.special import ndtr, ndtri
 from ratecli.models.base import Array
 from ratecli.rates.analysis import Goal
 from ratecli.rates.matrix import PRIOR_ROWS, unseen_variance
-from ratecli.rates.tangent import any_undefined, parts_of, values
+from ratecli.rates.tangent import any_undefined, parts_of, tangent, values
+from ratecli.solvers.base import JudgedRows, Solution
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.scores import DecisionOutputs, ModelOutputs, score_model_of
@@ -25,8 +26,58 @@ It was 1.0 for thresholds of groups on a linear score, 1.2 for boosted trees and
 """
 MAX_DEVIATES = 40.0
 """Largest multiple of a standard error that is added; the normal probability beyond is 0."""
+DRAWS = 8192
+"""Number of draws of the errors of all rates."""
+MIN_TAIL_DRAWS = 80
+"""Draws that violate some piece if the level is reached: 80 give the deviates within 5 %."""
+FAR = 6.0
+"""Distance from 0, in standard errors, from which on a piece is certain to hold."""
+MAX_IGNORED_SHORTFALL = 1e-5
+"""Largest shortfall that counts as none."""
 UNDEFINED_SHORTFALL = 1.0
 """What an undefined constraint counts as: the largest violation that a single rate can have."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Constraints tightened by amounts `by` (J,), and what that leads to.
+
+    Attributes
+    ----------
+    plain
+        (J,) values of the pieces on the rows by which the model was chosen.
+    unseen
+        (J,) their values on the judged rows.
+    bias
+        (J,) what the judge adds to these values apart from standard errors.
+    upper
+        (J,) the values with all that the judge adds.
+    objective
+        Objective on the training rows, by models that have not seen them if there are folds.
+    judged
+        The judged rows, with decisions on them.
+    solution
+        The solution of all rows; None if training was repeated in folds.
+    """
+
+    by: Array
+    plain: Array
+    unseen: Array
+    bias: Array
+    upper: Array
+    objective: float
+    judged: JudgedRows
+    solution: Solution | None = None
+
+    @property
+    def errors(self) -> Array:
+        """What the judge adds for noise (J,)."""
+        return self.upper - self.bias - self.unseen
+
+    @property
+    def missed(self) -> float:
+        """The largest shortfall, reduced by `MAX_IGNORED_SHORTFALL` and at least 0."""
+        return max(float(self.upper.max()) - MAX_IGNORED_SHORTFALL, 0.0)
 
 
 class Judge(Protocol):
@@ -71,12 +122,12 @@ class SafetyTestJudge:
 class NormalJudge:
     """Judges by violations plus a bias (J,) and a multiple of standard errors (delta method).
 
-    `share` is the share of the standard errors that counts, `prior` as `PRIOR_ROWS`.
+    Rates are taken to be jointly normal, so that what pieces have in common counts once. `prior` is
+    as `PRIOR_ROWS`.
     """
 
     level: float | None = None
     bias: Array | float = 0.0
-    share: float = 1.0
     prior: float = PRIOR_ROWS
     undefined: float = UNDEFINED_SHORTFALL
 
@@ -94,9 +145,11 @@ class NormalJudge:
             piece = np.repeat(np.arange(len(each)), [len(part.values) for part in each])
             apart = np.concatenate([part.values - part.values.max() for part in each])
             low = (biased / terms)[piece] + apart
-            errors = self._errors(rows, decisions, rates, np.vstack([part.slopes for part in each]))
-            errors = np.where(undefined[piece], 0.0, errors)
-            high = low + _deviates(low, errors, self.level) * errors
+            slopes = np.vstack([part.slopes for part in each])
+            slopes = np.where(undefined[piece, None], 0.0, slopes)
+            covariance = self._covariance(rows, decisions, rates)
+            errors = np.sqrt(np.maximum(((slopes @ covariance) * slopes).sum(axis=1), 0.0))
+            high = low + _deviates(low, errors, slopes, covariance, self.level) * errors
             # the largest part of each term, and the sum over the terms of each piece
             own = np.concatenate([part.terms for part in each])
             changed = (np.diff(piece, prepend=-1) != 0) | (np.diff(own, prepend=-1) != 0)
@@ -105,32 +158,50 @@ class NormalJudge:
             np.add.at(biased, piece[starts], np.maximum.reduceat(high, starts))
         return np.asarray(np.nan_to_num(biased, nan=self.undefined))
 
-    def _errors(self, rows: Problem, decisions: Array, rates: Array, slopes: Array) -> Array:
-        """Return the standard errors (J,) of pieces with gradients `slopes` (J, K)."""
+    def standard_errors(self, rows: Problem, decisions: Array) -> Array:
+        """Return the standard error (J,) of each piece by its tangent, without `EXTRA_NOISE`."""
+        index, rates = rows.rates.index(), rows.measured(decisions)
+        slopes = np.array([tangent(piece, rates, index).slopes for piece in rows.pieces])
+        variance = ((slopes @ self._covariance(rows, decisions, rates)) * slopes).sum(axis=1)
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0)) / EXTRA_NOISE)
+
+    def _covariance(self, rows: Problem, decisions: Array, rates: Array) -> Array:
+        """Return the covariance (K, K) of the rates on new rows."""
         matrix = rows.rates
         if rows.label_range is None:
-            known = matrix.standard_error(slopes, decisions, rows.counts)
-            added = slopes**2 @ unseen_variance(rates, matrix.totals, self.prior)
+            known = matrix.covariance(decisions, rows.counts)
+            known = known + np.diag(unseen_variance(rates, matrix.totals, self.prior))
         else:
-            known = matrix.standard_error_of(slopes, rows.measurements(decisions))
-            added = np.zeros(len(slopes))
-        return np.asarray(self.share * EXTRA_NOISE * np.hypot(known, np.sqrt(added)))
+            known = matrix.covariance_of(rows.measurements(decisions))
+        return EXTRA_NOISE**2 * known
 
 
 PLAIN_JUDGE = NormalJudge()
 
 
-def _deviates(violations: Array, errors: Array, level: float) -> float:
+def _deviates(
+    violations: Array, errors: Array, slopes: Array, covariance: Array, level: float
+) -> float:
     """Return by how many standard errors, at least, each piece must lie below 0.
 
-    All pieces (J,) then hold with the probability `level`: the probabilities of violating single
-    ones are added up (Bonferroni), and a piece that is further below 0 counts with its own. If the
-    present sum is small enough, it is what the piece with the largest probability needs beside the
-    others.
+    All pieces (J,) then hold with the probability `level`, if rates have normal errors with the
+    `covariance` (K, K) and `slopes` (J, K) are the gradients of the pieces. A piece that is further
+    below 0 counts with its own distance; if all are, the nearest may come nearer. The probability
+    is that of `DRAWS` errors. With a single uncertain piece, or a level too close to 1 for so many
+    draws, the probabilities of violating single pieces are added up instead (Bonferroni).
     """
     room = np.full(len(errors), np.inf)
     np.divide(-violations, errors, out=room, where=errors > 0)
-    chances, allowed = ndtr(-room), 1 - level
+    near, allowed = np.flatnonzero(room < FAR), 1 - level
+    if len(near) > 1 and allowed * DRAWS >= MIN_TAIL_DRAWS:
+        spread, axes = np.linalg.eigh(covariance)
+        drawn = np.random.default_rng(0).normal(size=(DRAWS, len(spread)))
+        drawn = drawn * np.sqrt(np.maximum(spread, 0.0)) @ axes.T
+        drawn = drawn @ slopes[near].T / errors[near]
+        counted = (drawn > room[near]) | (near == room.argmin())
+        worst = np.where(counted, drawn, -np.inf).max(axis=1)
+        return float(np.quantile(worst, level, method="higher"))
+    chances = ndtr(-room)
     if chances.sum() <= allowed:
         return float(-ndtri(allowed - (chances.sum() - chances.max())))
 

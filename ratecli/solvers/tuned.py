@@ -19,7 +19,8 @@ from ratecli.rates.table import Measurement
 from ratecli.rates.tangent import any_undefined, tangent, values
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.baselines.tuning import TUNING_FOLDS
-from ratecli.solvers.margin import MAX_IGNORED_SHORTFALL, MarginSpec, solve_with_margin
+from ratecli.solvers.judges import MAX_IGNORED_SHORTFALL
+from ratecli.solvers.margin import MarginSpec, solve_with_margin
 from ratecli.solvers.oracles.unseen import folds_of
 from ratecli.solvers.problem import Problem
 

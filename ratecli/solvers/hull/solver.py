@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge, Gt
@@ -23,6 +23,9 @@ if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np
 
     from ratecli.solvers.problem import Problem
+
+ROUGH_GAP = 1e-3
+"""Gap with which the training is repeated to judge a margin: far below the noise of rows."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,10 @@ class Mixture(Solver):
     @property
     def sees_slices(self) -> bool:
         return oracle_uses_groups(self.model)
+
+    @property
+    def rough(self) -> Solver:
+        return replace(self, gap=max(self.gap, ROUGH_GAP))
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.solvers.hull.mixture import find_mixture

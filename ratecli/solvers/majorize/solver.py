@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt
@@ -14,6 +14,9 @@ if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np
 
     from ratecli.solvers.problem import Problem
+
+ROUGH_ITERATIONS, ROUGH_GAP = 3, 1e-3
+"""Iterations and gap with which the training is repeated to judge a margin."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,12 @@ class Majorize(Solver):
     def __post_init__(self) -> None:
         if self.inner == "liblinear" and self.intercept == "unregularized":
             raise ValueError("LIBLINEAR cannot leave the intercept unregularized")
+
+    @property
+    def rough(self) -> Solver:
+        return replace(
+            self, iterations=min(self.iterations, ROUGH_ITERATIONS), gap=max(self.gap, ROUGH_GAP)
+        )
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.solvers.majorize.majorization import solve_by_majorization

@@ -192,7 +192,7 @@ def make_estimator(
     return model
 
 
-CACHED_ESTIMATORS = 16
+CACHED_ESTIMATORS = 32
 """Number of most recently used fits that are kept."""
 _estimator_cache = FitCache(CACHED_ESTIMATORS, Codec(dumps, load_probabilities))
 

@@ -1,0 +1,110 @@
+"""Why no model holds on new rows, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ratecli.rates import expression as ex
+from ratecli.rates.parser import parse_constraint
+from ratecli.rates.syntax import NumberLiteral
+from ratecli.rates.tangent import values
+from ratecli.solvers.judges import MAX_IGNORED_SHORTFALL, Attempt, NormalJudge
+from ratecli.solvers.problem import Problem
+
+LOWER_LEVELS = (0.8, 0.7, 0.6)
+"""Levels that a refusal proposes if one of them can be reached."""
+MIN_SHARE = 0.1
+"""A refusal proposes to merge groups with a smaller share of the rows."""
+MORE_ROWS = np.geomspace(1.1, 100, 100)
+"""Multiples of the rows for which the values of constraints are predicted."""
+FEWEST, MOST = (0.6, 1.3), (0.4, 1.7)
+"""With how many more rows a constraint holds: the power of that number by which the bias falls, and
+the multiple of the standard error that another sample needs.
+"""
+SPARE_ERRORS = 0.5
+"""Share of what the judge adds for noise by which a proposed limit is looser than needed here."""
+
+
+def worst_piece(problem: Problem, attempt: Attempt) -> tuple[int, str]:
+    """Return the piece with the largest shortfall, and its constraint with the rates in it."""
+    worst = int(np.argmax(attempt.upper))
+    owners, name = problem.piece_owners, problem.piece_owners[worst]
+    sliced = [leaf for leaf in ex.leaves(problem.pieces[worst]) if leaf.where.visible.atoms]
+    others = owners.count(name) > len(sliced) > 0  # the pair of two groups needs no names
+    rates = f" ({', '.join(map(ex.to_text, sliced))})" if others else ""
+    return worst, f"'{name}'{rates}"
+
+
+def what_would_help(
+    problem: Problem, judge: NormalJudge, useful: Sequence[Attempt], *, where: str
+) -> Iterator[str]:
+    """Yield changes with which one of the useful attempts would pass, those of the rules first.
+
+    `where` says which rows are judged.
+    """
+    nearest = min(useful, key=lambda each: each.missed)
+    yield _looser_limit(problem, nearest)
+    for level in LOWER_LEVELS:
+        lower = (replace(judge, level=level, bias=each.bias) for each in useful)
+        passed = (j(*each.judged).max() for j, each in zip(lower, useful, strict=True))
+        if level < (judge.level or 0) and min(passed) <= MAX_IGNORED_SHORTFALL:
+            yield f"level: {level:g}"
+            break
+    yield from _small_group(problem, nearest)
+    rows = nearest.judged.rows
+    count = rows.rates.sums.shape[1] if rows.counts is None else round(rows.counts.sum())
+    ends = [min(_more_rows(each, *end) for each in useful) for end in (FEWEST, MOST)]
+    if np.isfinite(ends).all():
+        low, high = (f"{float(f'{count * end:.2g}'):.0f}" for end in ends)
+        yield f"about {low} to {high} {where} rows instead of {count}"
+    else:
+        yield f"more {where} rows than {count} (how many cannot be said)"
+
+
+def _looser_limit(problem: Problem, attempt: Attempt) -> str:
+    """Return the limit with which an attempt would pass, in the units of the constraint."""
+    worst, _ = worst_piece(problem, attempt)
+    (goal,) = (each for each in problem.constraints if each.name == problem.piece_owners[worst])
+    rows = attempt.judged.rows
+    rates, index = rows.measured(attempt.judged.decisions)[:, None], rows.rates.index()
+    found = [values(each, rates, index)[0] for each in (problem.pieces[worst], goal.expression)]
+    by = attempt.missed + SPARE_ERRORS * float(attempt.errors[worst])
+    if found[0] * found[1] > 0:  # the piece has a denominator fewer
+        by *= found[1] / found[0]
+    rule = parse_constraint(goal.text)
+    numbers = [each.value for each in rule.operands if isinstance(each, NumberLiteral)]
+    if len(numbers) != 1 or len(rule.operands) != 2:
+        return f"a limit for {goal.name!r} that is looser by {by:.2g}"
+    upper = (rule.ops[0] == "<=") == isinstance(rule.operands[1], NumberLiteral)
+    limit = numbers[0] + by if upper else numbers[0] - by
+    return f"a limit of {limit:.3g} instead of {numbers[0]:g} for {goal.name!r}"
+
+
+def _small_group(problem: Problem, attempt: Attempt) -> Iterator[str]:
+    """Yield the advice to merge the smallest group of the worst piece if it is small."""
+    worst, _ = worst_piece(problem, attempt)
+    rates, n = problem.rates, problem.rates.sums.shape[1]
+    index = rates.index()
+    sizes = {
+        str(leaf.where.visible): problem.slices[str(leaf.where.visible)].sum()
+        for leaf in ex.leaves(problem.pieces[worst])
+        if leaf.where.visible.atoms and leaf in index
+    }
+    if sizes and min(sizes.values()) < MIN_SHARE * n:
+        text = min(sizes, key=lambda each: sizes[each])
+        yield f"a group that is larger than '{text}' ({sizes[text]} rows)"
+
+
+def _more_rows(attempt: Attempt, power: float, noise: float) -> float:
+    """Return the smallest multiple of the rows with which an attempt would pass, else infinity.
+
+    Standard errors fall with the root of the number of rows, and are multiplied by `noise`.
+    """
+    bias = np.maximum(attempt.unseen + attempt.bias - attempt.plain, 0.0)
+    x = MORE_ROWS[:, None]
+    upper = attempt.plain + bias * x**-power + noise * attempt.errors * x**-0.5
+    passed = np.flatnonzero(upper.max(axis=1) <= MAX_IGNORED_SHORTFALL)
+    return float(MORE_ROWS[passed[0]]) if len(passed) else np.inf
