@@ -65,7 +65,7 @@ def fit(name: str, kind: str, rows: int) -> dict[str, float]:
         model, sensitive = LogisticRegression(max_iter=1000), {}
     else:
         model = RateConstrainedClassifier(
-            constraints=RULE, solver=name, variant="stochastic", random_state=0
+            constraints=RULE, solver=name, random_state=0
         )
     warnings.simplefilter("ignore")
     with limit_to_one_thread():

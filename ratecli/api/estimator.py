@@ -205,7 +205,6 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
 
 AUTO: Literal["auto"] = "auto"
-DETERMINISTIC = "deterministic"
 
 
 @dataclass(eq=False, repr=False)
@@ -313,7 +312,7 @@ class RateConstrainedEstimator(MappingParamsEstimator):
 
     def _chosen(self, names: Sequence[str]) -> str:
         if self.variant == AUTO:
-            return DETERMINISTIC if DETERMINISTIC in names else names[0]
+            return names[0]
         if self.variant not in names:
             listed = ", ".join(names)
             raise ValueError(f"variant is {self.variant!r}, but {self.solver} returned: {listed}")

@@ -374,6 +374,12 @@ def group_by(items: Iterable[ItemT], key: Callable[[ItemT], KeyT]) -> dict[KeyT,
     return found
 
 
+def main_variant(ledger: Ledger, trial: PlannedTrial) -> str:
+    """Return the main variant of a trial, for which constraints are enforced; "" without one."""
+    result = ledger.results.get(trial.key)
+    return result.values[0].variant if result and result.values else ""
+
+
 def same_points(groups: Iterable[SeedGroup]) -> list[list[SeedGroup]]:
     """Return the groups at each sweep point together, which differ in their variants."""
     return list(group_by(groups, lambda group: repr(group.point)).values())

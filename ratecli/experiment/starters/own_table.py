@@ -139,13 +139,10 @@ def _algorithm(request: StarterOptions, goals: Sequence[StarterGoal]) -> tuple[s
 
 
 def _alternatives(
-    request: StarterOptions, algorithms: Iterable[str], goals: Sequence[StarterGoal]
+    request: StarterOptions, algorithms: Iterable[str]
 ) -> tuple[str, ...]:
     """Return the algorithms that comments of the file name beside the chosen one."""
-    if not request.group or "mixture" not in algorithms:
-        return ()
-    affine = all(goal.name != "predictive-parity" for goal in goals)
-    return ("post_shift", "majorize") if affine else ("post_shift",)
+    return ("post_shift",) if request.group and "mixture" in algorithms else ()
 
 
 def _are_probabilities(column: pd.Series) -> bool:
