@@ -288,7 +288,7 @@ class Results:
         algorithm : str, default=None
             Label of the algorithm; may be omitted if there is only one.
         variant : str, default=None
-            One of its variants, if the algorithm's option `variants` names some; None for the model.
+            A variant that the option `variants` of the algorithm names; None for the main one.
         seed : int, default=None
             Seed of the trial; None for the first.
         **point

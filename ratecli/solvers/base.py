@@ -307,7 +307,12 @@ class RandomizableSolver(Solver):
         if unknown := set(self.variants).difference(self.offers):
             raise ValueError(f"variants: '{min(unknown)}' is none of {', '.join(self.offers)}")
 
+    @property
+    def wanted(self) -> tuple[Variant, ...]:
+        """The names of the variants to return, the main one first."""
+        main: Variant = "stochastic" if self.randomize else "deterministic"
+        return tuple(dict.fromkeys((main, *self.variants)))
+
     def select(self, makers: Mapping[str, Callable[[], Classifier]]) -> dict[str, Classifier]:
-        """Return the main classifier and the further variants, by name."""
-        main = "stochastic" if self.randomize else "deterministic"
-        return {name: makers[name]() for name in dict.fromkeys((main, *self.variants))}
+        """Return the wanted variants by name."""
+        return {name: makers[name]() for name in self.wanted}

@@ -108,13 +108,18 @@ class ColumnGeneration:
         """The objective of the best mixture."""
         return float(self.program.value(self.program.objective, self.found.rates))
 
-    def single(self) -> SingleChoice:
-        """Return the best deterministic classifier near the best mixture."""
-        near = np.argsort(self.found.prices @ self.rates, kind="stable")[:MAX_NEAR].tolist()
-        near += np.flatnonzero(self.found.weights > MIN_CHANCE).tolist()
-        near.append(self.program.best_point(self.rates, MAX_EXCESS)[1])
-        others = [self.members[k] for k in dict.fromkeys(near)]
-        return best_single(self.program, self.rows, others)
+    def single(self, near: int = 0) -> SingleChoice:
+        """Return the best of all classifiers, and with any threshold, of the mixture's members.
+
+        With `near`, return the best classifier on lines between these and the cheapest ones, of
+        which there are so many.
+        """
+        key, best = self.program.best_point(self.rates, MAX_EXCESS)
+        places = [best, *np.flatnonzero(self.found.weights > MIN_CHANCE).tolist()]
+        places += np.argsort(self.found.prices @ self.rates, kind="stable")[:near].tolist()
+        others = [self.members[k] for k in dict.fromkeys(places)]
+        start = SingleChoice(*key, self.members[best])
+        return best_single(self.program, self.rows, others, start, moving=near > 0)
 
     def run(self, progress: Progress = lambda _: None) -> None:
         """Take rounds until the search has ended or all calls are used."""
@@ -252,16 +257,11 @@ def find_mixture(
     if solver.randomize and room:
         search.turn_to(room)
         search.run(progress)
-        single = search.single()
-    main = search.mixture
+    main, status, reason = search.mixture, *_ending(judged, search, promised)
+    if "deterministic" in solver.wanted:
+        single = search.single(MAX_NEAR)
     found = mixture_variants(main, rng) | {"deterministic": lambda: single.classifier}
-    unseen = None
-    if is_ensemble(solver.model) and solver.scores != "in_sample":
-        members, chances = main.members, main.chances
-        if not solver.randomize:
-            members, chances = (single.classifier,), np.ones(1)
-        unseen = JudgedRows(judged, chances @ np.array([rows.decide(each) for each in members]))
-    status, reason = _ending(judged, search, promised)
+    variants = solver.select(found)
     if not solver.randomize:
         row = {"deterministic_gap": single.objective - least} if status == "solved" else {}
         row = trace_row(len(search.trace) + 1, single.objective, single.violation, begun, **row)
@@ -269,11 +269,27 @@ def find_mixture(
         if single.violation and search.found.feasible:
             rates = rows.rates(rows.decide(single.classifier))
             status, reason = no_single_ending(judged, rates)
-    near = main if solver.model == LINEAR_ORACLE else None
-    trace = tuple(search.trace)
     return Solution(
-        solver.select(found), status, reason, multipliers, trace, judged=unseen, near=near
+        variants,
+        status,
+        reason,
+        multipliers,
+        tuple(search.trace),
+        judged=_judged_rows(solver, rows, judged, variants[solver.wanted[0]]),
+        near=main if solver.model == LINEAR_ORACLE else None,
     )
+
+
+def _judged_rows(
+    solver: Mixture, rows: OracleRows, judged: Problem, model: Classifier
+) -> JudgedRows | None:
+    """Return the decisions of the model on rows that its probabilities have not seen, if any."""
+    if not is_ensemble(solver.model) or solver.scores == "in_sample":
+        return None
+    members, chances = [model], np.ones(1)
+    if isinstance(model, MixtureClassifier):
+        members, chances = list(model.members), model.chances
+    return JudgedRows(judged, chances @ np.array([rows.decide(each) for each in members]))
 
 
 def _rows_and_oracle(

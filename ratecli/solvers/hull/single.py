@@ -64,16 +64,21 @@ def best_of_members(problem: Problem, members: Sequence[Classifier]) -> SingleCh
 
 
 def best_single(
-    program: RateProgram, rows: OracleRows, others: Sequence[Classifier]
+    program: RateProgram,
+    rows: OracleRows,
+    others: Sequence[Classifier],
+    start: SingleChoice | None = None,
+    *,
+    moving: bool = True,
 ) -> SingleChoice:
-    """Return the best of the others and of classifiers on lines between them.
+    """Return the best of `start`, of the others with any threshold, and of lines between them.
 
     The optimum of a plug-in model has one vector of costs, and the members of the best mixture have
     nearly the same ones. So the search moves from the best classifier towards or away from each
     other one, as long as that helps, and then by half as much. All thresholds are tried each time.
     """
     best = min((with_best_threshold(program, rows, each) for each in others), key=_key)
-    share, tried = FIRST_SHARE if len(others) > 1 else 0.0, 0
+    share, tried = FIRST_SHARE if moving and len(others) > 1 else 0.0, 0
     while share >= LAST_SHARE and tried < MAX_MOVES:
         before = best.key
         for other in others:
@@ -83,7 +88,7 @@ def best_single(
                     tried += 1
                     best = min(best, with_best_threshold(program, rows, moved), key=_key)
         share = share if best.key < before else share / 2
-    return best
+    return min(start or best, best, key=_key)
 
 
 def _key(choice: SingleChoice) -> tuple[float, float]:

@@ -288,7 +288,7 @@ def train_boosted(
     progress(f"{solver.steps} trees")
     result = SettingResult(program, player, played, 0, solver.shrink)
     judged = problem if seen else problem.on(player.judged.rows)
-    single = result.deterministic(judged)
+    single = result.deterministic(solver, judged)
     variants = solver.select(result.variants(rng, single))
     status, reason = "solved", ""
     if result.allowed > MAX_EXCESS:

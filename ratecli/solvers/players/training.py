@@ -137,7 +137,7 @@ def _best_solution(
         return Solution({}, "diverged", f"the weights became infinite: lower {rates}")
     kept = [each for each in results if not each.allowed] or results
     chosen = kept[0] if problem.validation is None else _best_setting(kept, problem.validation)
-    settings, single = solver.settings(), chosen.deterministic(problem)
+    settings, single = solver.settings(), chosen.deterministic(solver, problem)
     variants = solver.select(chosen.variants(rng, single))
     main = next(iter(variants.values()))
     status, reasons = "solved", list[str]()
@@ -292,10 +292,13 @@ class SettingResult:
         members = [self._classifier(place) for place in used.tolist()]
         return MixtureClassifier.of(members, chances[used])
 
-    def deterministic(self, problem: Problem) -> SingleChoice:
-        """Return the best classifier near the mixture; of streamed rows, the best iterate."""
+    def deterministic(self, solver: ThreePlayer, problem: Problem) -> SingleChoice:
+        """Return the best classifier near the mixture; if the rows are streamed, the best iterate.
+
+        The latter is also returned if the solver does not want a deterministic variant.
+        """
         single, k = self._classifier(self.single), self.single
-        if problem.stream is not None:
+        if problem.stream is not None or "deterministic" not in solver.wanted:
             violation, objective = float(self.violations[k]), float(self.objectives[k])
             return SingleChoice(violation, objective, single)
         members = (*self.stochastic.members, single)
