@@ -191,7 +191,7 @@ groups: {women: sex = f}
 constraints: {some: 'positive_rate[women] >= 0.2'}
 algorithms:
   - unconstrained
-  - majorize: {iterations: 2}
+  - majorize: {iterations: 2, randomize: true}
 seeds: 5
 report: {plots: []}
 """
@@ -233,7 +233,7 @@ def own_results(tmp_path_factory):
         ),
         (
             (
-                "majorize: {randomize: true, variants: [deterministic], iterations: 2}",
+                "majorize: {iterations: 2, randomize: true}",
                 "unconstrained: {as: majorize, loss: logistic}",
             ),
             3,
