@@ -101,8 +101,8 @@ class ThreePlayer(RandomizableSolver):
     multipliers follow the true violations.
 
     The model is the best classifier, with the best threshold, on lines between the members of the
-    best mixture of iterates; for boosted trees, the best prefix of the trees, and for streamed
-    rows, the best iterate. With `randomize`, it is that mixture.
+    best mixture of iterates; for boosted trees, it is the best prefix of the trees. With
+    `randomize`, it is that mixture.
 
     Attributes
     ----------

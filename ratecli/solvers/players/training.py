@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import MixtureClassifier, mixture_variants
+from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import split_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
@@ -52,6 +53,8 @@ MAX_PROMISED = 0.01
 """Largest improvement by another answer of an oracle that a solved game may leave."""
 MAX_PAIRS = 10_000
 """Largest number of pairs of rates that are compared, as of 100 groups."""
+LINE_POINTS = 33
+"""Number of classifiers on a line that are measured on streamed rows."""
 SHRINK_GAP = 1e-5
 SHRINK_SLACK = 1e-6
 """Added to the smallest attainable violation: keeps the loosened program feasible when rounded."""
@@ -293,15 +296,25 @@ class SettingResult:
         return MixtureClassifier.of(members, chances[used])
 
     def deterministic(self, solver: ThreePlayer, problem: Problem) -> SingleChoice:
-        """Return the best classifier near the mixture; if the rows are streamed, the best iterate.
+        """Return the best classifier near the mixture.
 
-        The latter is also returned if the solver does not want a deterministic variant.
+        It is the best iterate if the solver does not want a deterministic variant. Classifiers on
+        lines between it and the mixture's members are measured in one pass over streamed rows.
         """
         single, k = self._classifier(self.single), self.single
-        if problem.stream is not None or "deterministic" not in solver.wanted:
+        members = (*self.stochastic.members, single)
+        if "deterministic" not in solver.wanted:
             violation, objective = float(self.violations[k]), float(self.objectives[k])
             return SingleChoice(violation, objective, single)
-        members = (*self.stochastic.members, single)
+        if isinstance(self.player, DescentPlayer) and problem.stream is not None:
+            ends = np.array(
+                [np.append(m.weights, m.bias) for m in members if isinstance(m, Threshold)]
+            )
+            shares = np.linspace(0, 1, LINE_POINTS)[:, None, None]
+            lines = ((1 - shares) * ends[-1] + shares * ends).reshape(-1, ends.shape[1])
+            lines = lines.astype(np.float32).astype(float)  # as they are measured
+            key, k = self.program.best_point(self.player.rates_of(lines.T), MAX_EXCESS)
+            return SingleChoice(*key, Threshold(lines[k, :-1], float(lines[k, -1])))
         if isinstance(self.player, BestResponsePlayer):
             return best_single(self.program, self.player.rows, members)
         return best_of_members(problem, members)
