@@ -104,7 +104,7 @@ TARGETS = [  # method, goal, what is at most (F1: at least) how much, on Adult
     ("post_shift folds, deterministic", "f1", {"F1": 0.716, "violation": 0.005}),
     ("three_player blind in-sample, deterministic", "ratio", {"error": 0.1445, "violation": 0.005, "cost": 2.0}),
     ("three_player blind, deterministic", "tpr", {"error": 0.129, "violation": 0.0}),
-    ("mixture, stochastic", "ratio", {"error": 0.144, "violation": 0.002, "cost": 10.0}),
+    ("mixture, deterministic", "ratio", {"error": 0.144, "violation": 0.002, "cost": 10.0}),
 ]  # fmt: skip
 PLAIN_ERROR = 0.1281
 """Of LightGBM on Adult where the targets were set: errors are judged relative to it, too."""

@@ -272,7 +272,7 @@ def shown(found: tuple[float, float]) -> str:
 def grid_seconds(case: Case) -> tuple[float, float, tuple[float, float]]:
     """The whole solve, and up to the last step."""
     tune = {"learning_rate": VALUES, "multiplier_rate": VALUES}
-    solver = ThreePlayer(steps=STEPS, every=EVERY, tune=tune)
+    solver = ThreePlayer(steps=STEPS, every=EVERY, tune=tune, randomize=True)
     stamps = [time.process_time()]
     solution = solver.solve(
         case.problem,
@@ -285,7 +285,7 @@ def grid_seconds(case: Case) -> tuple[float, float, tuple[float, float]]:
 
 def mixture_seconds(case: Case) -> tuple[float, tuple[float, float]]:
     begun = time.process_time()
-    solution = Mixture().solve(case.problem, np.random.default_rng(0), silent)
+    solution = Mixture(randomize=True).solve(case.problem, np.random.default_rng(0), silent)
     return time.process_time() - begun, case.of(solution.variants["stochastic"])
 
 

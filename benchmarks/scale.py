@@ -64,9 +64,7 @@ def fit(name: str, kind: str, rows: int) -> dict[str, float]:
     if name == "LogisticRegression":
         model, sensitive = LogisticRegression(max_iter=1000), {}
     else:
-        model = RateConstrainedClassifier(
-            constraints=RULE, solver=name, variant="stochastic", random_state=0
-        )
+        model = RateConstrainedClassifier(constraints=RULE, solver=name, random_state=0)
     warnings.simplefilter("ignore")
     with limit_to_one_thread():
         begun = time.process_time()

@@ -49,11 +49,10 @@ class RateConstrainedClassifier(RateScoreMixin, RateConstrainedEstimator):
     as a DataFrame or an array, is used unchanged, as is usual in scikit-learn: scale it in a
     pipeline, or pass `encode=True`.
 
-    All prediction methods use one classifier, `classifier_`. By default it is deterministic,
-    although many algorithms find a randomized classifier, and their guarantees hold for that one:
-    pass `variant="stochastic"` to use it. `predict_proba` then returns the probability of a
-    positive decision, `decide` samples decisions, and `predict` returns the likelier decision, for
-    which there is no guarantee.
+    All prediction methods use one classifier, `classifier_`, for which the constraints are enforced
+    and guarantees hold. It is deterministic unless `solver_options` has `randomize: True`.
+    `predict_proba` then returns the probability of a positive decision, `decide` samples decisions,
+    and `predict` returns the likelier decision, for which there is no guarantee.
 
     Parameters
     ----------
@@ -105,7 +104,7 @@ class RateConstrainedClassifier(RateScoreMixin, RateConstrainedEstimator):
         labels are words other than yes and no.
     variant : str, default="auto"
         Which of the classifiers in `variants_` becomes `classifier_`: its name, or `auto` for the
-        deterministic one if there is one and the main one otherwise.
+        main one. `variants` in `solver_options` names further ones to compute.
     random_state : int, RandomState or None, default=None
         Seed of the algorithm; an integer is equivalent to a seed of `ratecli run`.
 

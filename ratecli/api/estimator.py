@@ -205,7 +205,6 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
 
 AUTO: Literal["auto"] = "auto"
-DETERMINISTIC = "deterministic"
 
 
 @dataclass(eq=False, repr=False)
@@ -309,11 +308,11 @@ class RateConstrainedEstimator(MappingParamsEstimator):
             self._doubt(kind if chosen == "estimate" else f"{chosen} {kind}")
         constant = (ending.info.get(BEST_CONSTANT_KEY) or {}).get("train")
         if constant is not None and is_no_better(self.objective_, constant):
-            self._doubt_objective(constant, found.values, chosen)
+            self._doubt_objective(constant, chosen)
 
     def _chosen(self, names: Sequence[str]) -> str:
         if self.variant == AUTO:
-            return DETERMINISTIC if DETERMINISTIC in names else names[0]
+            return names[0]
         if self.variant not in names:
             listed = ", ".join(names)
             raise ValueError(f"variant is {self.variant!r}, but {self.solver} returned: {listed}")
@@ -338,29 +337,13 @@ class RateConstrainedEstimator(MappingParamsEstimator):
         if not (broken or undefined) and self.status_ != "ok":
             issue_warnings([f"{self.solver} ended as {self.status_}: {self.reason_}"])
 
-    def _doubt_objective(
-        self, constant: float, values: Mapping[str, Mapping[str, float]], chosen: str
-    ) -> None:
-        """Warn that the objective is no better than a constant's, and name a feasible variant with
-        a better one.
-        """
+    def _doubt_objective(self, constant: float, chosen: str) -> None:
+        """Warn that the objective is no better than a constant's."""
         kind = "prediction" if chosen == "estimate" else "decision"
         message = (
             f"in training, the {chosen} model is no better than a constant {kind}: objective "
             f"{self.objective_:.4g} against {constant:.4g}"
         )
-        better = [
-            (each["objective"], name)
-            for name, each in values.items()
-            if name in self.variants_
-            and not is_no_better(each["objective"], constant)
-            and all(
-                v <= CONSTRAINT_TOLERANCE for k, v in each.items() if k.startswith(VIOLATION_PREFIX)
-            )
-        ]
-        if better:
-            objective, name = min(better)
-            message += f"; variant='{name}' has {objective:.4g}"
         issue_warnings([message])
 
 

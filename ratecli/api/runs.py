@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ratecli.api.arguments import check_types
 from ratecli.api.errors import convert_errors, issue_warnings
 from ratecli.api.rows import to_arrow_table
-from ratecli.apply.predict import StoredModel, default_variant, encoding_for_tables, predict_table
+from ratecli.apply.predict import StoredModel, encoding_for_tables, predict_table
 from ratecli.config.dataset import DatasetSpec
 from ratecli.config.document import Document
 from ratecli.config.experiment import load_experiment, read_spec
@@ -288,7 +288,7 @@ class Results:
         algorithm : str, default=None
             Label of the algorithm; may be omitted if there is only one.
         variant : str, default=None
-            A variant such as `stochastic`; None for one without random decisions, if there is one.
+            A variant that the option `variants` of the algorithm names; None for the main one.
         seed : int, default=None
             Seed of the trial; None for the first.
         **point
@@ -309,7 +309,7 @@ class Results:
             encoding = store.result(trial.key).encoding
         name = trial.name
         with convert_errors():
-            chosen = default_variant(models) if variant is None else variant
+            chosen = next(iter(models)) if variant is None else variant
             if chosen not in models:
                 hint = did_you_mean(chosen, models, "variants")
                 raise FaultError(Diagnostic("E104", f"'{name}' has no variant '{chosen}'", hint))

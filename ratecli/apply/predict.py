@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,12 +90,10 @@ class StoredModel:
         How features are made from the columns of a table.
     variant
         The variant of its trial, "" if unknown.
-    main
-        The main variant of its trial, which the trial's status describes.
     sha256
         The checksum of its file.
-    violations, main_violations
-        Violations of constraints on the test set of its trial, by this and by the main variant.
+    violations
+        By how much it violates constraints on the test set of its trial.
     predicts
         The label and its positive value, such as `repaid = yes`; "" if they are unknown.
     """
@@ -104,10 +102,8 @@ class StoredModel:
     classifier: Classifier
     encoding: Encoding
     variant: str = ""
-    main: str = ""
     sha256: str = ""
     violations: Mapping[str, float | None] = field(default_factory=dict)
-    main_violations: Mapping[str, float | None] = field(default_factory=dict)
     predicts: str = ""
 
     @property
@@ -122,34 +118,18 @@ class StoredModel:
     @property
     def which(self) -> str:
         """Return the variant in words."""
-        missed, main_missed = (
-            " and ".join(
-                f"'{name}' (undefined)" if by is None else f"'{name}' by {by:.3g}"
-                for name, by in each.items()
-            )
-            for each in (self.violations, self.main_violations)
+        missed = " and ".join(
+            f"'{name}' (undefined)" if by is None else f"'{name}' by {by:.3g}"
+            for name, by in self.violations.items()
         )
         missed = f", which violates {missed} on the test set" if missed else ""
-        if self.main == self.variant:
-            return f"variant {self.variant}{missed}"
-        main = f"{self.main}, which violates {main_missed}" if main_missed else self.main
-        return f"variant {self.variant}{missed}; constraints were enforced for variant {main}"
-
-
-DETERMINISTIC_VARIANTS = ("deterministic", "voted", "hashed")
-"""Variants with the same decision for equal rows, the first choice first."""
-
-
-def default_variant(variants: Iterable[str]) -> str:
-    """Return a deterministic variant if there is one, else the main one, which is the first."""
-    names = list(variants)
-    return next((name for name in DETERMINISTIC_VARIANTS if name in names), names[0])
+        return f"variant {self.variant}{missed}"
 
 
 def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel:
     """Load the model from the file `path`, or a variant from the trial's folder `path`.
 
-    Without a `variant` it is the `default_variant`.
+    Without a `variant` it is the main one.
 
     Raises
     ------
@@ -198,16 +178,13 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     if not intact:
         raise _broken_file(path.parent / ENCODER_FILE, "it was changed: its checksum differs")
     named = next((entry for entry in same if entry.file == path.name), same[0])
-    main = record.models[0]
     return StoredModel(
         str(path),
         classifier,
         encoding,
         named.variant,
-        main.variant,
         sha256,
         named.violations,
-        main.violations,
         record.predicts,
     )
 
@@ -277,10 +254,9 @@ def _broken_file(path: Path, reason: str) -> FaultError:
 
 
 def _choose_variant(record: _TrialRecord, folder: Path, variant: str | None) -> str:
-    """Return the file of a variant; None selects a deterministic one, else the main one."""
+    """Return the file of a variant; None selects the main one."""
     files = {entry.variant: entry.file for entry in reversed(record.models)}
-    names = [entry.variant for entry in record.models]
-    chosen = default_variant(names) if variant is None else variant
+    chosen = record.models[0].variant if variant is None else variant
     if chosen not in files:
         hint = did_you_mean(chosen, files, "variants")
         raise FaultError(Diagnostic("E104", f"'{folder}' has no variant '{chosen}'", hint))
@@ -398,7 +374,7 @@ def predict_file(
     Parameters
     ----------
     model, variant
-        A stored classifier's file, or a trial's folder and a variant (None: a deterministic one).
+        A stored classifier's file, or a trial's folder and a variant (None: the main one).
     path, form
         A CSV or Parquet file, and the keys of its `TextFormat` that differ from those of the tables
         that the model was trained on.

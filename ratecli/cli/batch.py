@@ -219,8 +219,7 @@ def _use_of_model(outcome: RunOutcome, ledger: Ledger) -> list[str]:
         same = (trial.label, repr(trial.point)) == (group.label, repr(group.point))
         if has_model and same:
             models = outcome.folder / "models"
-            variant = ["--variant", group.variant] if group.variant else []
-            line = f"predict  {shell_command('predict', models / folder, 'TABLE', *variant)}"
+            line = f"predict  {shell_command('predict', models / folder, 'TABLE')}"
             at = f"this model is for {format_point(answer.task)}; others are in {models}"
             return [line, *([f"         {at}"] if len(kept) > 1 else [])]
     return []

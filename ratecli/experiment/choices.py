@@ -10,15 +10,12 @@ CHOICES = {
         "the group must be known for each row that is classified",
     ),
     "mixture": (
-        "if groups are unknown when decisions are made, and decisions may be random",
-        (
-            "stores several models, which `export` cannot write if they are trees; its "
-            "`deterministic` variant may violate rules"
-        ),
+        "if groups are unknown when decisions are made",
+        "boosted trees and forests need a fit for each group and label",
     ),
     "majorize": (
-        "if groups are unknown when decisions are made, and decisions must not be random",
-        "affine rules only; a local optimum",
+        "if the method of Goh et al. 2016 is wanted: one linear model",
+        "affine rules only; a local optimum, mostly worse than that of `mixture`",
     ),
     "three_player": (
         "if the table is larger than memory",

@@ -144,9 +144,13 @@ def all_options(made: Solver) -> dict[str, Any]:
 
 
 def default_options(name: str) -> dict[str, Any]:
-    """Return the options of an algorithm with their defaults; none if it is not known here."""
+    """Return the options of an algorithm with their defaults; none if it is not known here.
+
+    Tuples are lists, as in options that were stored.
+    """
     known = all_algorithms().get(name)
-    return all_options(known.load()(**known.preset)) if known else {}
+    found = all_options(known.load()(**known.preset)) if known else {}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in found.items()}
 
 
 def options_in_key(made: Solver, rules: Mapping[str, str]) -> dict[str, Any]:

@@ -80,10 +80,9 @@ STATUSES = {
 }
 """What it means that a trial ended with a status."""
 VARIANTS = {
-    "deterministic": "a positive or negative decision for each row; of a mixture, the best single "
-    "classifier. Constraints were enforced for it only if it is the first variant",
-    "stochastic": "a probability of a positive decision for each row; constraints hold for its "
-    "expected rates",
+    "deterministic": "a positive or negative decision for each row: the model by default",
+    "stochastic": "a probability of a positive decision for each row, whose expected rates count: "
+    "the model with `randomize: true`",
     "hashed": "`stochastic`, sampled with a hash of the row: equal rows get equal decisions",
     "voted": "positive where more than half of a mixture decides positive",
     "last": "the last iterate of `three_player`",

@@ -406,11 +406,12 @@ def map_blocks(X: Features, answer: Callable[[sparse.csr_array], NDArray[Any]]) 
     return np.concatenate(answers)
 
 
-def deterministic_variants(
-    main: MixtureClassifier, rng: np.random.Generator | None
-) -> dict[str, Classifier]:
-    """Return the variants that follow from a mixture: `voted`, and `hashed` if `rng` is given."""
-    variants: dict[str, Classifier] = {"voted": MajorityVote(main.members, main.chances)}
-    if rng is not None:
-        variants["hashed"] = HashedMixture(main.members, main.chances, int(rng.integers(2**31)))
-    return variants
+def mixture_variants(
+    main: MixtureClassifier, rng: np.random.Generator
+) -> dict[str, Callable[[], Classifier]]:
+    """Return functions that make variants of a mixture, by name."""
+    return {
+        "stochastic": lambda: main,
+        "voted": lambda: MajorityVote(main.members, main.chances),
+        "hashed": lambda: HashedMixture(main.members, main.chances, int(rng.integers(2**31))),
+    }

@@ -30,6 +30,7 @@ from ratecli.report.groups import (
     SeedGroup,
     count_satisfied,
     estimate_mean,
+    main_variant,
     seed_groups,
 )
 from ratecli.report.sheet import format_point
@@ -221,7 +222,12 @@ def _answers(ledger: Ledger) -> list[Answer]:
     means = (
         (each, each.estimate(split, OBJECTIVE).mean) for each in seed_groups(ledger.algorithms)
     )
-    groups = [each for each, mean in means if mean is not None and not math.isnan(mean)]
+    mains = {(each.label, main_variant(ledger, each)) for each in ledger.algorithms.plan}
+    groups = [
+        each
+        for each, mean in means
+        if mean is not None and not math.isnan(mean) and (each.label, each.variant) in mains
+    ]
     own = [
         [
             Candidate.of(ledger, each, split, _constraints_at(ledger, task))

@@ -277,10 +277,9 @@ class _CardMaker:
         words = set(re.findall(r"\w+", " ".join([aim, *rules.values()])))
         facts = {"minimize": f"`{aim}`"}
         facts |= {f"constraint {name}": f"`{rule}`" for name, rule in rules.items()}
-        level = (self.info.get(NEW_DATA_KEY) or {"levels": {}})["levels"].get(self.model.main)
+        level = (self.info.get(NEW_DATA_KEY) or {"levels": {}})["levels"].get(self.model.variant)
         if self.ledger.constraints and level is not None:
-            of = "" if self.model.variant == self.model.main else f" ({self.model.main} only)"
-            facts["constraints"] = f"trained to hold on new rows with probability {level:g}{of}"
+            facts["constraints"] = f"trained to hold on new rows with probability {level:g}"
         facts["at"] = format_point({name: value for name, value in point.items() if name in words})
         for row in list_metrics():
             if row["name"] in words and row.get("means"):
@@ -378,9 +377,6 @@ class _CardMaker:
     def _limits(self) -> Iterator[str]:
         """Yield sentences on what the model does not satisfy, and on what is unknown."""
         yield from self._violated()
-        main, variant = self.model.main, self.model.variant
-        if main != variant and self.ledger.constraints and not self.tests:
-            yield f"Training enforces constraints for the variant {main}, and this is {variant}."
         constant = (self.info.get(BEST_CONSTANT_KEY) or {}).get("test")
         objective = self.measured("test", "objective")
         if constant is not None and objective is not None and is_no_better(objective, constant):

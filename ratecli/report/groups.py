@@ -151,20 +151,24 @@ class TrialOutcome:
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """One variant of one algorithm at one sweep point, over all seeds or only `seed`."""
+    """One variant of one algorithm at one sweep point, over all seeds or only `seed`.
+
+    A `sole` variant is the only one of its algorithm, and is not named.
+    """
 
     label: str
     variant: str
     point: Mapping[str, Any]
     seed: int | None
     outcomes: tuple[TrialOutcome, ...]
+    sole: bool = False
     _known: dict[SplitMetric, IntervalEstimate] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     @property
     def name(self) -> str:
-        return f"{self.label} ({self.variant})" if self.variant else self.label
+        return self.label if self.sole else f"{self.label} ({self.variant})"
 
     @cached_property
     def statuses(self) -> Mapping[str, int]:
@@ -299,7 +303,8 @@ def _groups(ledger: Ledger, by_seed: bool) -> Iterator[SeedGroup]:
                 for trial, each in zip(trials, numbers, strict=True)
             )
             seed = first.seed if by_seed else None
-            yield SeedGroup(first.label, variant, first.point, seed, outcomes)
+            sole = len(variants[first.label]) < 2
+            yield SeedGroup(first.label, variant, first.point, seed, outcomes, sole)
 
 
 def _outcome(
@@ -372,6 +377,12 @@ def group_by(items: Iterable[ItemT], key: Callable[[ItemT], KeyT]) -> dict[KeyT,
     for item in items:
         found.setdefault(key(item), []).append(item)
     return found
+
+
+def main_variant(ledger: Ledger, trial: PlannedTrial) -> str:
+    """Return the main variant of a trial, for which constraints are enforced; "" without one."""
+    result = ledger.results.get(trial.key)
+    return result.values[0].variant if result and result.values else ""
 
 
 def same_points(groups: Iterable[SeedGroup]) -> list[list[SeedGroup]]:

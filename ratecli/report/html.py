@@ -338,8 +338,7 @@ def _experiment_row(name: SheetCell, ledger: Ledger, error: SheetCell | None) ->
 def _figure_row(name: SheetCell, result: ExpectationComparison) -> SheetRow:
     """Return the row of an expected figure."""
     group, metric = result.group, result.entry.metric
-    model = f"{group.label} ({group.variant})" if group.variant else group.label
-    about = [f"{metric} of {model}", format_point(group.point), result.entry.split]
+    about = [f"{metric} of {group.name}", format_point(group.point), result.entry.split]
     return [
         ("experiment", name),
         ("figure", ", ".join(filter(None, about))),

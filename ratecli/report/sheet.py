@@ -11,7 +11,13 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
-from ratecli.report.groups import CONCLUSIVE, IntervalEstimate, SeedGroup, count_satisfied
+from ratecli.report.groups import (
+    CONCLUSIVE,
+    IntervalEstimate,
+    SeedGroup,
+    count_satisfied,
+    seed_groups,
+)
 
 UNKNOWN = "-"
 """Shown for the variant of an algorithm without values, and for what was not measured."""
@@ -194,7 +200,8 @@ def escape(text: str) -> str:
 
 def identity_columns(ledger: Ledger) -> list[str]:
     """Return the columns that identify a group."""
-    return ["algorithm", "variant", *ledger.sweep]
+    several = not all(group.sole for group in seed_groups(ledger))
+    return ["algorithm", *["variant"] * several, *ledger.sweep]
 
 
 def identity_cells(group: SeedGroup, names: Iterable[str]) -> list[tuple[str, Any]]:

@@ -107,7 +107,7 @@ def constraint_sheet(ledger: Ledger, *, by_point: bool = False) -> Sheet:
 
     `by_point` also has rows for each sweep point, with mean violations.
     """
-    names = identity_columns(ledger) if by_point else ["algorithm", "variant"]
+    names = [name for name in identity_columns(ledger) if by_point or name not in ledger.sweep]
     groups = sort_groups(seed_groups(ledger.algorithms), names)
     alike = group_by(groups, lambda group: repr(identity_cells(group, names)))
     cell = _violation_cell if by_point else satisfied_cell

@@ -31,7 +31,6 @@ from ratecli.solvers.oracles.choice import LINEAR_MODEL
 
 Points = defaultdict[str, list[MeasuredViolation]]
 """Violations at each sweep point."""
-Pairs = defaultdict[str, list[tuple[float, float]]]
 
 NEW_ROWS_HINT = "`holds: new_rows` trains for the rule on new rows; the objective may be worse"
 
@@ -49,7 +48,7 @@ def violation_warnings(
     reading = [trial for trial in plan if solver_class(trial.algorithm).role != "ignores"]
     warnings = []
     for label, trials in groupby(reading, key=lambda trial: trial.label):
-        found, tested, variant = defaultdict[str, Points](lambda: defaultdict(list)), False, ""
+        found, tested = defaultdict[str, Points](lambda: defaultdict(list)), False
         enforces = False
         for trial in trials:
             solver = solver_class(trial.algorithm)
@@ -57,7 +56,6 @@ def violation_warnings(
             result = results.get(trial.key)
             tested |= bool(result and result.info.get("certificates"))
             main, values = _values(result)
-            variant = main or variant
             for name, metric in trial.metrics.items():
                 train = values.get((main, "train", metric), math.nan)
                 test = values.get((main, "test", metric), math.nan)
@@ -71,7 +69,7 @@ def violation_warnings(
             broken = [each.value for each in kept if each.value > CONSTRAINT_TOLERANCE]
             if broken and not all(ViolationSample(each).keeps_level for each in points.values()):
                 message = (
-                    f"'{label}' ({variant}) violates '{constraint}' on the test set in "
+                    f"'{label}' violates '{constraint}' on the test set in "
                     f"{len(broken)} of {len(kept)} trials that satisfy it on the training set, "
                     f"by {mean(broken):.3g} on average"
                 )
@@ -83,14 +81,14 @@ def violation_warnings(
 def constant_warnings(
     plan: Sequence[PlannedTrial], results: Mapping[str, TrialResult]
 ) -> list[Diagnostic]:
-    """Return a W408 for each algorithm and variant whose test objective is not below a constant's.
+    """Return a W408 for each algorithm whose test objective is not below a constant's.
 
-    The main and the deterministic variant are checked. The constant is that of
-    `Trial.best_constants`.
+    The main variants are checked. The constant is that of `Trial.best_constants`.
     """
     warnings = []
     for label, trials in groupby(plan, key=lambda trial: trial.label):
-        objectives, hinge, undefined = Pairs(list), True, dict[str, None]()
+        pairs, hinge, undefined = list[tuple[float, float]](), True, dict[str, None]()
+        kind = "decision"
         for trial in trials:
             linear = trial.options.get("model", LINEAR_MODEL) == LINEAR_MODEL
             hinge &= linear and trial.options.get("loss") == "hinge"
@@ -98,24 +96,21 @@ def constant_warnings(
             main, values = _values(result)
             undefined |= dict.fromkeys(undefined_constraints(trial, result) if result else ())
             constant = result.info.get(BEST_CONSTANT_KEY, {}).get("test") if result else None
-            for variant in dict.fromkeys((main, "deterministic")):
-                value = values.get((variant, "test", trial.metrics.get("objective", "")))
-                if value is not None and constant is not None:
-                    objectives[variant].append((value, constant))
-        for variant, pairs in objectives.items():
-            worse = [pair for pair in pairs if is_no_better(*pair)]
-            if worse:
-                value, constant = (mean(each) for each in zip(*worse, strict=True))
-                kind = "prediction" if variant == "estimate" else "decision"
-                message = (
-                    f"'{label}' ({variant}) is no better than a constant {kind} on the test set "
-                    f"in {len(worse)} of {len(pairs)} trials: objective {value:.4g} against "
-                    f"{constant:.4g}"
-                )
-                if undefined and not is_no_better(constant, value):
-                    message += f"; for the constant, {undefined_text(list(undefined))}"
-                hint = "set loss: logistic: a hinge loss often gives a constant for a rare class"
-                warnings.append(Diagnostic("W408", message, hint if hinge else None))
+            kind = "prediction" if main == "estimate" else kind
+            value = values.get((main, "test", trial.metrics.get("objective", "")))
+            if value is not None and constant is not None:
+                pairs.append((value, constant))
+        worse = [pair for pair in pairs if is_no_better(*pair)]
+        if worse:
+            value, constant = (mean(each) for each in zip(*worse, strict=True))
+            message = (
+                f"'{label}' is no better than a constant {kind} on the test set in {len(worse)} of "
+                f"{len(pairs)} trials: objective {value:.4g} against {constant:.4g}"
+            )
+            if undefined and not is_no_better(constant, value):
+                message += f"; for the constant, {undefined_text(list(undefined))}"
+            hint = "set loss: logistic: a hinge loss often gives a constant for a rare class"
+            warnings.append(Diagnostic("W408", message, hint if hinge else None))
     return warnings
 
 

@@ -70,7 +70,7 @@ class Solution:
     Attributes
     ----------
     variants
-        The classifiers, the main one first: its rates are the ones that the solver optimized.
+        The classifiers, the main one first. Status, trace and `judged` describe the main one.
     status
         `solved`, `iteration_limit`, `infeasible`, `no_solution_found` or `diverged`. A `solved`
         solution satisfies the constraints on the training set.
@@ -89,6 +89,9 @@ class Solution:
     bolder
         Further candidates for the safety test, by variant: each less likely to pass than the one
         before it, the first less likely than `variants` (see `SafetyRows.verdict`).
+    near
+        The classifier from which the search for a similar problem may start (`Problem.near`), if it
+        is not the main one.
     """
 
     variants: Mapping[str, Classifier]
@@ -98,6 +101,7 @@ class Solution:
     trace: tuple[Mapping[str, Any], ...] = ()
     judged: JudgedRows | None = None
     bolder: tuple[Mapping[str, Classifier], ...] = ()
+    near: Classifier | None = None
 
     def __post_init__(self) -> None:
         if self.status not in SOLUTION_STATUSES:
@@ -279,3 +283,41 @@ class Solver(ABC):
         All random numbers come from `rng`; `progress` is called with short messages.
         """
         ...
+
+
+Variant = Literal["deterministic", "stochastic", "voted", "hashed", "last", "uniform"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomizableSolver(Solver):
+    """Base of algorithms that find a randomized and a deterministic classifier.
+
+    Attributes
+    ----------
+    randomize
+        Whether the model makes random decisions (`stochastic`): the rates are then those expected,
+        and the objective may be smaller. By default the model is `deterministic`.
+    variants
+        Further classifiers to return, for comparison: the other of `deterministic` and
+        `stochastic`, and depending on the algorithm, `voted`, `hashed`, `last` or `uniform` (see
+        `ratecli ls variants`). The constraints are enforced for the model only.
+    """
+
+    randomize: bool = False
+    variants: tuple[Variant, ...] = ()
+
+    offers: ClassVar[Collection[Variant]] = ("deterministic", "stochastic")
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.variants).difference(self.offers):
+            raise ValueError(f"variants: '{min(unknown)}' is none of {', '.join(self.offers)}")
+
+    @property
+    def wanted(self) -> tuple[Variant, ...]:
+        """The names of the variants to return, the main one first."""
+        main: Variant = "stochastic" if self.randomize else "deterministic"
+        return tuple(dict.fromkeys((main, *self.variants)))
+
+    def select(self, makers: Mapping[str, Callable[[], Classifier]]) -> dict[str, Classifier]:
+        """Return the wanted variants by name."""
+        return {name: makers[name]() for name in self.wanted}

@@ -242,7 +242,7 @@ def _with_path(
     steps = range(-SAFER_STEPS, PATH_STEPS + 1) if change.any() else [0]
     path = list[Mapping[str, Classifier]]()
     for step in steps:
-        solution = solve(start + step / PATH_STEPS * change, found.main) if step else found
+        solution = solve(start + step / PATH_STEPS * change, found.near or found.main) if step else found
         statuses = {"solved"} if step < 0 else USABLE_STATUSES
         if not step or (solution.variants and solution.status in statuses):
             path.append(solution.variants)
@@ -337,7 +337,7 @@ class _Search:
     def attempt(self, by: Array, last: Attempt) -> Attempt | None:
         """Solve with amounts (J,), starting from the last solution, and judge the main variant."""
         assert last.solution is not None
-        solution = self.solve(by, last.solution.main)
+        solution = self.solve(by, last.solution.near or last.solution.main)
         return self.judged(solution, by) if solution.variants else None
 
     def judged(self, solution: Solution, by: Array) -> Attempt:
@@ -368,7 +368,8 @@ class _Search:
                 return None
             if solution.status not in USABLE_STATUSES or not solution.variants:
                 return None
-            fold.near = main = solution.main
+            main = solution.main
+            fold.near = solution.near or main
             own = solution.judged or JudgedRows(fold.fitted, fold.fitted.decisions(main))
             inside.append(PLAIN_JUDGE(*own))
             decisions[fold.positions] = fold.new.decisions(main)

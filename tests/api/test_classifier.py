@@ -1,5 +1,4 @@
 import json
-import re
 import warnings
 from pathlib import Path
 
@@ -213,7 +212,7 @@ def test_the_model_equals_that_of_a_run(solver, options, safety, tmp_path, monke
 def test_decide_samples_from_a_randomized_classifier(loans):
     X, y = loans
     model = RateConstrainedClassifier(
-        constraints=RULE, solver="majorize", solver_options={"iterations": 2}, variant="stochastic"
+        constraints=RULE, solver="majorize", solver_options={"iterations": 2, "randomize": True}
     ).fit(X, y)
     chances = model.predict_proba(X)[:, 1]
     assert ((chances > 0) & (chances < 1)).any()
@@ -229,7 +228,7 @@ def test_decide_samples_from_a_randomized_classifier(loans):
 
 def test_a_violated_constraint_is_a_warning():
     X, y = people(300, 1)
-    options = {"solver": "majorize", "solver_options": {"iterations": 1}, "variant": "stochastic"}
+    options = {"solver": "majorize", "solver_options": {"iterations": 1}}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         RateConstrainedClassifier(constraints=RULE, **options).fit(X, y)
@@ -241,25 +240,18 @@ def test_a_violated_constraint_is_a_warning():
         RateConstrainedClassifier(constraints=rules, solver="majorize").fit(X, y)
 
 
-@pytest.mark.parametrize(
-    ("rule", "solver", "ending", "found"),
-    [
-        ("precision >= 0.9", "majorize", "", "'precision >= 0.9' .* is undefined: .* by zero"),
-        ("ppv[g = 1] <= 0.5", "mixture", "; variant='stochastic' has 0.2151", "against 0.2175"),
-    ],
-)
-def test_a_model_no_better_than_a_constant_is_a_warning(rule, solver, ending, found):
+def test_a_model_no_better_than_a_constant_is_a_warning():
     random = np.random.default_rng(0)
     X, g = random.normal(size=(2, 400)).T, random.integers(0, 4, 400).astype(str)
     y = random.random(400) < 0.2 + 0.1 * (X[:, 0] > 1.2)
-    model = RateConstrainedClassifier(constraints=rule, solver=solver, random_state=0)
+    model = RateConstrainedClassifier(constraints="precision >= 0.9", solver="majorize")
     with pytest.warns(RatecliWarning) as caught:
         model.fit(X, y, sensitive_features=pd.Series(g, name="g"))
     told = [str(warning.message) for warning in caught]
     assert model.objective_ >= y.mean()
-    against = f"objective {model.objective_:.4g} against {y.mean():.4g}{ending}"
+    against = f"objective {model.objective_:.4g} against {y.mean():.4g}"
     assert told[-1].endswith(against)
-    assert re.search(found, told[0])
+    assert "the deterministic classifier violates 'precision >= 0.9' by" in told[0]
 
 
 def test_a_model_that_fails_its_safety_test_is_an_error(loans):
@@ -314,7 +306,7 @@ def test_errors_show_their_position(loans):
         ({"constraints": [7]}, r"E103(?s:.*)constraints\[0\]"),
         ({"drop": ["sexx"]}, "did you mean 'sex'"),
         ({"deployed": "old"}, "there is no column 'old'"),
-        ({"variant": "stochastically"}, "returned: stochastic, deterministic"),
+        ({"variant": "stochastically"}, "returned: deterministic"),
         ({"pos_label": "maybe"}, "the labels are"),
         ({"l2": "much"}, "l2:1:"),
         ({"constraints": ["error <= of(majorize, error)"]}, "majorize"),
@@ -390,7 +382,7 @@ def test_arrays_with_sensitive_features(loans):
 def test_numbers_are_used_unchanged(loans):
     X, y = loans
     numbers = X[NUMBERS]
-    frame = RateConstrainedClassifier(solver="majorize", variant="stochastic").fit(numbers, y)
+    frame = RateConstrainedClassifier(solver="majorize").fit(numbers, y)
     array = clone(frame).fit(numbers.to_numpy(), y)
     np.testing.assert_array_equal(
         frame.decision_function(numbers), array.decision_function(numbers.to_numpy())

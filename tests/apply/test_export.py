@@ -348,7 +348,11 @@ RANDOM = {
     "dates": by_group(LINE, ("sex > 2024-05",), [[1], [0]], [0.5, 0.0]),
 }
 REFUSED = [
-    ("ramp", "json sklearn onnx", "represent random decisions. name another variant"),
+    (
+        "ramp",
+        "json sklearn onnx",
+        "represent random decisions. use `ratecli predict`; `randomize: false`",
+    ),
     ("mixture", "json sklearn onnx", "random decisions"),
     ("hashed", "json sklearn onnx", "decisions by a hash of each row"),
     ("filter", "json sklearn onnx", "a filter"),

@@ -21,6 +21,7 @@ algorithms:
   - majorize: {{iterations: 2}}
   - post_shift
   - mixture: {{model: {{DecisionTreeClassifier: {{max_depth: 2}}}}}}
+  - majorize: {{as: ramp, iterations: 2, randomize: true, variants: [deterministic]}}
 metrics: {{error: error, women: 'positive_rate[women]', auc: roc_auc}}
 """,
     "numbers": f"""\

@@ -167,12 +167,14 @@ EXPECT = "expect: [{algorithm: unconstrained, variant: ⟦stochastic⟧, metric:
 @pytest.mark.parametrize(
     ("more", "message", "hint"),
     [
-        (PLOT, "no trial returned a variant 'stochastc'", "deterministic, stochastic, voted"),
+        (PLOT, "no trial returned a variant 'stochastc'", "deterministic, voted"),
         (EXPECT, "no trial of 'unconstrained' returned a variant 'stochastic'", "deterministic"),
     ],
 )
 def test_a_missing_variant_is_a_warning_after_each_run(folder, cli, more, message, hint):
-    text, places = marked(LOANS + f"algorithms: [unconstrained, mixture: {{calls: 2}}]\n{more}")
+    text, places = marked(
+        LOANS + f"algorithms: [unconstrained, mixture: {{calls: 2, variants: [voted]}}]\n{more}"
+    )
     (folder / "exp.yaml").write_text(text)
     for _ in range(2):
         answer = cli("run", "exp.yaml", "-q", "-j", 1)

@@ -15,7 +15,11 @@ from ratecli.cli.app import main
 from ratecli.config.experiment import load_experiment
 from ratecli.report.regression.reference import read_reference, reference_text
 
-FILE = PLAIN.replace("seeds: 2", "seeds: 5").replace("[0.6, 0.9]", "[0.6]")
+FILE = (
+    PLAIN.replace("seeds: 2", "seeds: 5")
+    .replace("[0.6, 0.9]", "[0.6]")
+    .replace("majorize: {", "majorize: {randomize: true, variants: [deterministic], ")
+)
 TRIALS = 10
 REFERENCE = Path("results/reference/small.json")
 EXPECT = "expect:\n  - {algorithm: majorize, metric: error, at_most: 0.9}\n"
@@ -187,7 +191,7 @@ groups: {women: sex = f}
 constraints: {some: 'positive_rate[women] >= 0.2'}
 algorithms:
   - unconstrained
-  - majorize: {iterations: 2}
+  - majorize: {iterations: 2, randomize: true}
 seeds: 5
 report: {plots: []}
 """
@@ -228,7 +232,10 @@ def own_results(tmp_path_factory):
             "",
         ),
         (
-            ("majorize: {iterations: 2}", "unconstrained: {as: majorize, loss: logistic}"),
+            (
+                "majorize: {iterations: 2, randomize: true}",
+                "unconstrained: {as: majorize, loss: logistic}",
+            ),
             3,
             "'algorithms.majorize.algorithm' changed since the results were pinned: majorize -> ",
             "algorithm majorize -> unconstrained",

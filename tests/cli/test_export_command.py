@@ -19,12 +19,9 @@ MAJORIZE = trial("majorize")
 
 @pytest.mark.usefixtures("rows")
 def test_files_are_named_after_the_trial(cli, folder):
-    missed, of_main = (
-        measured("first", "majorize", variant)["violation.parity", "test"]
-        for variant in ("deterministic", "stochastic")
-    )
-    shown = f"variant deterministic, which violates 'parity' by {missed:.3g} on the test set"
-    shown += f"; constraints were enforced for variant stochastic, which violates 'parity' by {of_main:.3g}"
+    missed = measured("first", "majorize", "deterministic")["violation.parity", "test"]
+    shown = "variant deterministic"
+    shown += f", which violates 'parity' by {missed:.3g} on the test set" * (missed > 1e-6)
     for form, suffix in (("json", "json"), ("sklearn", "skops")):
         answer = cli("export", MAJORIZE, "--format", form)
         assert answer.code == 0
@@ -68,7 +65,7 @@ def test_the_types_that_pandas_would_guess_wrong_are_shown(cli, folder):
 
 
 REFUSED = [
-    ([MAJORIZE, "--format", "json", "--variant", "stochastic"], 2, "cannot represent random decis"),
+    ([trial("ramp"), "--format", "json"], 2, "cannot represent random decisions"),
     ([trial("mixture"), "--format", "json"], 2, "cannot represent trees"),
     (["nothing", "--format", "json"], 4, "error[E405]: 'nothing' does not exist"),
     ([trial("no_model"), "--format", "json"], 4, "has none: its status and reason are in trials"),
@@ -169,12 +166,11 @@ def test_a_card_states_limits(cli, rows):
     violation = measured("first", "majorize", "deterministic")["violation.parity", "test"]
     said = "- parity is violated on new rows by"
     assert (said in text) == (violation > 1e-6)
-    assert "- Training enforces constraints for the variant stochastic, and this is determ" in text
     assert "Decisions are random" not in text
     assert "No safety test was run" in text
     assert "smoke" not in text
     assert "\n    ratecli run" not in text
-    cli("export", MAJORIZE, "--format", "card", "-o", "s.md", "--variant", "stochastic")
+    cli("export", trial("ramp"), "--format", "card", "-o", "s.md")
     text = Path("s.md").read_text("utf-8")
     assert "- Decisions are random; `ratecli predict --seed` makes them repeatable." in text
 

@@ -28,7 +28,7 @@ def test_it_runs_as_any_other_and_its_version_is_part_of_the_key(folder, cli, mo
     answer = cli("run", "eg.yaml", "-j", 1)
     assert (answer.code, "error" in answer.err) == (0, False)
     models = folder / "results" / "eg" / "models" / "exponentiated_gradient-seed=0"
-    assert {path.name for path in models.glob("*.npz")} == {"stochastic.npz", "voted.npz"}
+    assert {path.name for path in models.glob("*.npz")} == {"deterministic.npz"}
     assert re.search(r"^all +1 +1 +0 ", cli("plan", "eg.yaml").out, re.MULTILINE)
     version = metadata.version
     monkeypatch.setattr(

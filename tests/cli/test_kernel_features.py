@@ -41,21 +41,21 @@ def run(cli, folder):
         (folder / "ring.yaml").write_text(FILE.replace("FEATURES", more))
         assert cli("run", "ring.yaml", "-q").code == 0
         found = load_results("results/ring").metrics
-        kept = found[(found["split"] == "test") & (found.variant == "stochastic")]
+        kept = found[(found["split"] == "test")]
         return dict(zip(kept.metric, kept.value, strict=True))
 
     return run
 
 
 def test_majorize_on_a_kernel_learns_a_ring(run):
-    assert run("")["error"] > 0.4
+    assert run("")["error"] > 0.35
     assert run("{kernel: rbf, components: 100}")["error"] < 0.2
 
 
 def test_stored_models_decide_alike_everywhere(run, cli):
     run("{kernel: rbf, components: 50, columns: [b, c, a]}")
-    known = read(cli("predict", MODEL, "ring.csv", "--variant", "deterministic").out).decision
-    export = ("export", MODEL, "--variant", "deterministic", "--format")
+    known = read(cli("predict", MODEL, "ring.csv").out).decision
+    export = ("export", MODEL, "--format")
     assert cli(*export, "sklearn", "-o", "m.skops").code == 0
     from skops.io import load  # noqa: PLC0415
 

@@ -162,7 +162,7 @@ def test_every_name_can_be_shown(cli, name):
         ("show recall", 0, r"what: +metric and goal of `ratecli init`\n(.*\n)+ +The recall, of"),
         ("show lightgbm", 0, r"lightgbm\.readthedocs\.io(.*\n)+parameters: .*num_leaves"),
         ("show bins", 0, r" bins +\{NAME: \[number, \.\.\.\]\} "),
-        ("show mixture", 0, r" hashed +true or false +false "),
+        ("show mixture", 0, r" randomize +true or false +false "),
         ("show min_row", 2, r"did you mean 'min_rows' \(function\)"),
         ("show infeasable", 2, r"did you mean 'infeasible' \(status of a trial\)"),
         ("show demographic_parity", 2, r"'demographic-parity' \(goal of `ratecli init`\)"),

@@ -321,5 +321,5 @@ def test_columns_of_traces(folder, cli):
         measured = found[label, "train", "violation.parity"]
         assert traces[label][0]["violation"] == pytest.approx(max(measured, 0.0), abs=1e-9), label
     assert traces["plug_in"][0]["violation"] > CONSTRAINT_TOLERANCE
-    assert [row["iteration"] for row in traces["three_player"]] == [0, 10, 20, 30, 40]
+    assert [row["iteration"] for row in traces["three_player"]] == [0, 10, 20, 30, 40, 41]
     assert traces["mixture"][-1]["violation"] <= CONSTRAINT_TOLERANCE

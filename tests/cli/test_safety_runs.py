@@ -131,7 +131,7 @@ def test_why_a_model_does_not_meet_its_constraints_is_printed(folder, cli):
     frame = pd.DataFrame({"x": rng.normal(size=400), "y": (rng.random(400) < 0.05).astype(int)})
     frame.to_csv(folder / "rare.csv", index=False)
     text = "name: rare\ndatasets: {d: {path: rare.csv, label: y}}\nobjective: error\n"
-    text += "constraints: {p: precision >= 0.3}\nalgorithms: [mixture]\n"
+    text += "constraints: {p: precision >= 0.3}\nalgorithms: [mixture: {randomize: true}]\n"
     (folder / "rare.yaml").write_text(text)
     loud, quiet = cli("run", "rare.yaml", "--jobs", "1"), cli("run", "rare.yaml", "--quiet")
     line = "not met: mixture seed=0: for the best mixture, a ratio in a constraint is 0 / 0"

@@ -50,7 +50,7 @@ def test_each_setting_runs(folder, cli, name):
     entries = []
     for k, line in enumerate(LINES[name]):
         own = {"steps": 100, **options(line)} if line.startswith("three_player") else {}
-        entries.append({re.match(r"\w+", line)[0]: own | {"as": f"line{k}"}})
+        entries.append({re.match(r"\w+", line)[0]: own | {"as": f"line{k}", "randomize": True}})
     text = FILE.replace("OBJECTIVE", RATIOS if name == "Algorithm 3" else CONVEX)
     listed = yaml.safe_dump(entries, default_flow_style=True)
     (folder / "setting.yaml").write_text(text.replace("ENTRIES", listed))

@@ -67,8 +67,11 @@ def test_goals_are_shown_as_written_and_as_understood(explained):
     assert "as written  recall[women] >= 50%" in rule
     assert "understood  -tpr[sex = Female] + 0.5 <= 0" in rule
     options = "iterations=8, gap=0.0001, intercept=regularized, inner=newton, chooser=center"
-    assert f"majorize: {options}, cuts=100, hashed=false; 3 sweep points" in objective
-    assert any(line.endswith("(affine rules only; a local optimum)") for line in rule)
+    options = f"randomize=false, variants=[], {options}, cuts=100"
+    assert f"majorize: {options}; 3 sweep points" in objective
+    assert any(
+        line.endswith("a local optimum, mostly worse than that of `mixture`)") for line in rule
+    )
     named = [line.split()[0] for line in rule[rule.index("which algorithm") + 1 :] if line]
     filters = {"balanced_tree", "qp_proxy", "naive_proxy"}
     assert named == [name for name in CHOICES if name not in filters]

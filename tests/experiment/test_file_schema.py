@@ -59,9 +59,10 @@ def test_options_of_algorithms_with_their_defaults(schema):
         assert options.keys() < part["properties"].keys()
         assert part["additionalProperties"] is False
         defaults = {field.name: field.default for field in fields(algorithm.load())}
-        assert {name: each["default"] for name, each in options.items()} == (
-            defaults | algorithm.preset
-        )
+        defaults |= algorithm.preset
+        assert {name: each["default"] for name, each in options.items()} == {
+            name: [] if value == () else value for name, value in defaults.items()
+        }
         assert all(each["description"] for each in options.values())
         assert "Attributes" not in algorithm_notes(algorithm)
         for name, option in options.items():

@@ -29,8 +29,13 @@ GOALS = {
 }
 
 
+ALL_VARIANTS = {"randomize": True, "variants": ("deterministic", "last", "uniform")}
+
+
 def solved(given: Problem, **options: Any) -> Solution:
-    return ThreePlayer(**options).solve(given, np.random.default_rng(0), lambda _: None)
+    return ThreePlayer(**(ALL_VARIANTS | options)).solve(
+        given, np.random.default_rng(0), lambda _: None
+    )
 
 
 def game_of(given: Problem, grid: list[dict[str, float]], **options: Any) -> ThreePlayerGame:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -94,6 +95,10 @@ def constraint_goals(texts: Mapping[str, str], scope: Scope) -> tuple[Goal, ...]
         parts = constraint_differences(parse_constraint(text), scope)
         goals.append(constraint_goal(name, text, parts, violation_expression(parts)))
     return tuple(goals)
+
+
+BOTH: Any = {"randomize": True, "variants": ("deterministic",)}
+"""Options of a randomized model, with the deterministic one for comparison."""
 
 
 def run(solver: Solver, given: Problem, seed: int = 0) -> Solution:

@@ -221,12 +221,12 @@ def test_a_tested_setting_is_the_answer_before_a_cheaper_one_without_a_test(pass
     (answer,) = answer_sentences(ledger_of(pairs))
     if passes:
         assert answer.startswith(
-            f"{SAFE} (main) is the best setting that passed a safety test of parity with conf"
+            f"{SAFE} is the best setting that passed a safety test of parity with conf"
         )
         assert answer.endswith(
-            "; a safety test passed in 4 of 4. Lower objective, but not chosen: free (main) 0.1000 (not put "
+            "; a safety test passed in 4 of 4. Lower objective, but not chosen: free 0.1000 (not put "
             "to a safety test)."
         )
     else:
-        assert answer.startswith("free (main) has the lowest")
+        assert answer.startswith("free has the lowest")
         assert answer.endswith("; it was not put to a safety test.")

@@ -146,7 +146,7 @@ def test_the_answer_comes_first_and_details_are_folded(text):
 
 
 VIOLATED = (
-    "W402: 'three_player' (stochastic) violates 'parity' on the test set in 1 of 24 trials that "
+    "W402: 'three_player' violates 'parity' on the test set in 1 of 24 trials that "
     "satisfy it on the training set, by 0.000433 on average"
 )
 

@@ -122,11 +122,11 @@ def test_columns_are_added_to_distinguish_rows(example):
 
 def test_without_requested_tables_there_is_one_with_everything(two):
     (sheet,) = requested_sheets(two)
-    assert sheet.titles[:5] == ("algorithm", "variant", "kappa", "objective", "ratio")
+    assert sheet.titles[:4] == ("algorithm", "kappa", "objective", "ratio")
     assert "error" not in sheet.titles
     assert sheet.note == "Not repeated: error equals objective."
     # the ratio of one seed is NaN, which the cell says
-    assert texts(sheet)[0][4] == "0.5000 (n=1)"
+    assert texts(sheet)[0][3] == "0.5000 (n=1)"
     table = {"rows": ["algorithm", "seed"], "columns": ["error"], "split": "train"}
     (sheet,) = requested_sheets(with_tables(two, table))
     assert texts(sheet) == [["fit", str(k), f"0.{2 * k + 1}000", "1", "ok 1"] for k in (0, 1)]
@@ -204,8 +204,8 @@ def test_the_lowest_objective_of_feasible_candidates():
         ("good", ()): [(0.2, -0.1), (0.2, -0.1)],
         ("careful", ()): [(0.3, -0.2), (0.3, -0.2)],
     }
-    assert best(ledger_of(answers)) == [["good (main)", "0.2000", "1.00", "✓ 2 of 2"]]
-    assert best(ledger_of(answers, constraints=())) == [["plain (main)", "0.1000", "2"]]
+    assert best(ledger_of(answers)) == [["good", "0.2000", "1.00", "✓ 2 of 2"]]
+    assert best(ledger_of(answers, constraints=())) == [["plain", "0.1000", "2"]]
 
 
 def test_a_candidate_feasible_on_average_is_not_the_best_if_it_often_violates():
@@ -213,16 +213,16 @@ def test_a_candidate_feasible_on_average_is_not_the_best_if_it_often_violates():
         ("a", ()): [(0.2, -0.3), (0.2, 0.1), None],
         ("b", ()): [(0.3, -0.01), (0.3, -0.01), (0.3, -0.01)],
     }
-    assert best(ledger_of(answers))[0][0] == "b (main)"
+    assert best(ledger_of(answers))[0][0] == "b"
     del answers["b", ()]
-    assert best(ledger_of(answers)) == [["none (closest: a (main))", "0.2000", "0.50", "✗ 1 of 2"]]
+    assert best(ledger_of(answers)) == [["none (closest: a)", "0.2000", "0.50", "✗ 1 of 2"]]
 
 
 def test_the_closest_candidate_if_none_is_feasible():
     answers = {("a", ()): [(0.1, 0.3)], ("b", ()): [(0.5, 0.2)], ("c", ()): [(0.0, math.nan)]}
     (row,) = best_sheet(ledger_of(answers)).rows
     assert (row[0].text, row[0].tone, row[-1].text) == (
-        "none (closest: b (main))",
+        "none (closest: b)",
         "bad",
         "✗ 0 of 1",
     )
@@ -233,7 +233,7 @@ def test_a_best_setting_that_is_no_better_than_a_constant_is_marked():
     info = {BEST_CONSTANT_KEY: {"test": 0.15}}
     results = {key: replace(each, info=info) for key, each in ledger.results.items()}
     (row,) = best_sheet(replace(ledger, results=results)).rows
-    assert (row[0].text, row[0].tone) == ("a (main), no better than a constant", "bad")
+    assert (row[0].text, row[0].tone) == ("a, no better than a constant", "bad")
 
 
 MOSTLY_BAD, BALANCED = (0.1, 0.12, 0.08, 0.1, -0.1), (0.1, -0.12, 0.08, -0.1, -0.1)
@@ -259,11 +259,11 @@ def with_noise(ledger, error, levels):
 
 
 @pytest.mark.parametrize(("constant", "start", "end"), [
-    (0.3, "flat (main) is the best setting confirmed to satisfy parity on new rows (test set): objective 0.2",
-     (" Lower objective, but not chosen: fair (main) 0.1000 (not confirmed: the constraints hold in an "
+    (0.3, "flat is the best setting confirmed to satisfy parity on new rows (test set): objective 0.2",
+     (" Lower objective, but not chosen: fair 0.1000 (not confirmed: the constraints hold in an "
       "estimated 77% of trials).")),
     (0.2, ("No setting better than a constant is confirmed to satisfy parity on new rows (test set) in 90% of trials. "
-     "The closest is fair (main), with objective 0.1000; satisfied in 5 of 5 seeds"),
+     "The closest is fair, with objective 0.1000; satisfied in 5 of 5 seeds"),
      "the constraints hold in an estimated 77% of trials."),
 ])  # fmt: skip
 def test_a_setting_whose_test_rows_are_too_few_is_named(constant, start, end):
@@ -297,7 +297,7 @@ def test_the_closest_has_the_smallest_violation_of_those_that_hardly_hold():
     ledger = ledger_of({("far", ()): [(0.1, 0.3)], ("near", ()): [(0.2, 0.07)]})
     found = with_noise(ledger, {"far": 0.12, "near": 0.02}, {"far": None, "near": None})
     assert answer_sentences(found)[0].startswith("No setting satisfies parity")
-    assert best(found)[0][0] == "none (closest: near (main))"
+    assert best(found)[0][0] == "none (closest: near)"
 
 
 def test_a_setting_with_a_model_in_few_trials_comes_after_others():
@@ -305,15 +305,13 @@ def test_a_setting_with_a_model_in_few_trials_comes_after_others():
         ("seldom", ()): [(0.1, -0.2), (0.1, -0.2), ()],
         ("always", ()): [(0.2, -0.1), (0.2, -0.1), (0.2, -0.1)],
     }
-    assert best(ledger_of(answers))[0][0] == "always (main)"
+    assert best(ledger_of(answers))[0][0] == "always"
     (sentence,) = answer_sentences(ledger_of(answers))
-    assert sentence.startswith(
-        "always (main) is the best setting confirmed to satisfy parity on new"
-    )
-    assert sentence.endswith("not chosen: seldom (main) 0.1000 (no model in 1 of 3 trials).")
+    assert sentence.startswith("always is the best setting confirmed to satisfy parity on new")
+    assert sentence.endswith("not chosen: seldom 0.1000 (no model in 1 of 3 trials).")
     del answers["always", ()]
     (row,) = best(ledger_of(answers))
-    assert (row[0], row[-1]) == ("seldom (main)", "✓ 2 of 2 (no model in 1 more)")
+    assert (row[0], row[-1]) == ("seldom", "✓ 2 of 2 (no model in 1 more)")
 
 
 @pytest.mark.parametrize(
@@ -346,16 +344,14 @@ def test_a_model_for_a_stricter_limit_answers_looser_ones(rule, objective, place
     borrowed = place != 0.7
     ledger = ledger_of(points, rule=rule, objective=objective)
     at = f" at kappa = {place}" if borrowed else ""
-    wanted = [
-        f"fit (main){at}" if k != place and borrowed else "fit (main)" for k in (0.6, 0.7, 0.8)
-    ]
+    wanted = [f"fit{at}" if k != place and borrowed else "fit" for k in (0.6, 0.7, 0.8)]
     assert [row[1] for row in best(ledger)] == wanted
 
 
 def test_an_algorithm_that_does_not_sweep_a_limit_belongs_to_each_of_its_values():
     swept = {("fit", (("kappa", k),)): [(0.3, -0.1)] * 2 for k in (0.7, 0.8)}
     ledger = ledger_of({("unconstrained", ()): [(0.1,)] * 2} | swept, rule="recall >= kappa")
-    assert [row[:2] for row in best(ledger)] == [[k, "fit (main)"] for k in ("0.7", "0.8")]
+    assert [row[:2] for row in best(ledger)] == [[k, "fit"] for k in ("0.7", "0.8")]
     assert [each.cost.mean for each in answers(ledger)] == pytest.approx([0.2, 0.2])
     assert answer_sentences(ledger)[0].startswith("At 2 of 2 values of kappa")
 
@@ -373,7 +369,7 @@ def test_a_stricter_limit_answers_a_task_without_a_model():
         {("fit", (("kappa", 0.7),)): [(), ()], ("fit", (("kappa", 0.8),)): [(0.2, -0.1)] * 2},
         rule="recall >= kappa",
     )
-    assert [row[1] for row in best(ledger)] == ["fit (main) at kappa = 0.8", "fit (main)"]
+    assert [row[1] for row in best(ledger)] == ["fit at kappa = 0.8", "fit"]
 
 
 def test_a_stricter_limit_that_costs_more_is_the_answer_if_it_has_more_models():
@@ -382,7 +378,7 @@ def test_a_stricter_limit_that_costs_more_is_the_answer_if_it_has_more_models():
         ("fit", (("kappa", 0.8),)): [(0.2, -0.1)] * 3,
     }
     ledger = ledger_of(answers, rule="recall >= kappa")
-    assert [row[1] for row in best(ledger)] == ["fit (main) at kappa = 0.8", "fit (main)"]
+    assert [row[1] for row in best(ledger)] == ["fit at kappa = 0.8", "fit"]
 
 
 def test_a_stricter_limit_is_no_answer_if_it_is_violated_or_costs_more():
@@ -390,7 +386,7 @@ def test_a_stricter_limit_is_no_answer_if_it_is_violated_or_costs_more():
               for k, numbers in ((0.7, (0.2, 0.1)), (0.8, (0.1, 0.1)), (0.9, (0.4, -0.1)))}  # fmt: skip
     ledger = ledger_of(points, rule="recall >= kappa")
     assert [row[1] for row in best(ledger)] == [
-        "fit (main) at kappa = 0.9", "fit (main) at kappa = 0.9", "fit (main)"]  # fmt: skip
+        "fit at kappa = 0.9", "fit at kappa = 0.9", "fit"]  # fmt: skip
 
 
 def test_an_unconfirmed_setting_that_costs_more_is_not_named():
@@ -401,16 +397,16 @@ def test_an_unconfirmed_setting_that_costs_more_is_not_named():
     results = {key: replace(each, info=info) for key, each in ledger.results.items()}
     found = with_noise(replace(ledger, results=results), 0.0, {"flat": None, "fair": None})
     (sentence,) = answer_sentences(found)
-    assert sentence.startswith("flat (main) has the lowest mean objective of all settings")
+    assert sentence.startswith("flat has the lowest mean objective of all settings")
     assert "fair" not in sentence
 
 
 @pytest.mark.parametrize(("values", "error", "level", "name"), [
-    (MOSTLY_BAD, 0.0, None, "none (closest: a (main))"),
-    (MOSTLY_BAD, 0.0, 0.9, "none (closest: a (main))"),  # contradicted: without noise, it is violated
-    (BALANCED, 0.2, None, "none (closest: a (main))"),
-    (BALANCED, 0.2, 0.9, "a (main)"),  # it is expected to hold; the test sets are too small to tell
-    (MOSTLY_BAD, 0.2, 0.9, "none (closest: a (main))"),  # more likely violated than not
+    (MOSTLY_BAD, 0.0, None, "none (closest: a)"),
+    (MOSTLY_BAD, 0.0, 0.9, "none (closest: a)"),  # contradicted: without noise, it is violated
+    (BALANCED, 0.2, None, "none (closest: a)"),
+    (BALANCED, 0.2, 0.9, "a"),  # it is expected to hold; the test sets are too small to tell
+    (MOSTLY_BAD, 0.2, 0.9, "none (closest: a)"),  # more likely violated than not
 ])  # fmt: skip
 def test_a_stated_probability_counts_unless_test_sets_contradict_it(values, error, level, name):
     trials = [(0.2, each) for each in values]
@@ -420,10 +416,10 @@ def test_a_stated_probability_counts_unless_test_sets_contradict_it(values, erro
         assert row[1].text == name
         assert row[3].text.endswith(" (stated: 0.9)") == (level is not None)
     start = "At 2 of 2 values of kappa, a setting is trained to satisfy the constraints on new rows"
-    assert answer_sentences(found)[0].startswith(start) == (name == "a (main)")
+    assert answer_sentences(found)[0].startswith(start) == (name == "a")
 
 
-@pytest.mark.parametrize(("error", "name"), [(0.2, "cheap (main)"), (0.0, "safe (main)")])
+@pytest.mark.parametrize(("error", "name"), [(0.2, "cheap"), (0.0, "safe")])
 def test_a_passed_safety_test_counts_unless_test_sets_contradict_it(error, name):
     """Both passed; by the test sets, the safe one holds and the cheap one is probably violated."""
     cheap, safe = [(0.2, each) for each in MOSTLY_BAD], [(0.3, -1.0)] * 5
@@ -438,11 +434,11 @@ def test_a_passed_safety_test_counts_unless_test_sets_contradict_it(error, name)
         "parity with confidence 0.95: "
     )
     small = "; the test sets are too small to confirm it: by them alone, the constraints hold with"
-    assert (small in answer) == (name == "cheap (main)")
+    assert (small in answer) == (name == "cheap")
     assert answer.endswith("; a safety test passed in 5 of 5.")
 
 
-@pytest.mark.parametrize(("constant", "name"), [(None, "safe (main)"), (0.3, "cheap (main)")])
+@pytest.mark.parametrize(("constant", "name"), [(None, "safe"), (0.3, "cheap")])
 def test_measured_settings_are_better_than_promised_ones_but_not_constants(constant, name):
     """The cheap one is promised to hold with probability 0.9; the safe one is measured to hold."""
     cheap, safe = ([(cost, each) for each in BALANCED] for cost in (0.2, 0.3))
@@ -471,7 +467,7 @@ def test_the_best_row_says_why_there_is_no_solution():
     failed = TrialResult(trial.key, "no_solution_found", "too few rows")
     (row,) = best_sheet(replace(ledger, results={**ledger.results, trial.key: failed})).rows
     assert (row[0].text, row[0].more) == (
-        "none (closest: plain (main))",
+        "none (closest: plain)",
         "fair, seed 0: too few rows",
     )
 
@@ -484,7 +480,7 @@ def test_swept_names_of_constraints_make_tasks():
     }
     sheet = best_sheet(ledger_of(answers))
     assert sheet.titles == ("kappa", "best", "at", "objective", "holds in", "satisfied in")
-    assert [row[:3] for row in texts(sheet)] == [[k, "a (main)", "rate = 3"] for k in "12"]
+    assert [row[:3] for row in texts(sheet)] == [[k, "a", "rate = 3"] for k in "12"]
     swept = best_sheet(ledger_of(answers, sweep={"rate": [3, 4]}))
     assert len(swept.rows) == 4
 
@@ -508,10 +504,10 @@ def test_the_cost_is_the_mean_of_paired_differences():
     assert sheet.titles == ("kappa", "best", "error", "cost", "holds in", "satisfied in")
     # the objectives differ between seeds, their differences do not
     assert texts(sheet)[0] == [
-        "1", "fair (main)", "0.3000 ± 0.2484", "0.1000 ± 0.0000", "1.00", "✓ 3 of 3"
+        "1", "fair", "0.3000 ± 0.2484", "0.1000 ± 0.0000", "1.00", "✓ 3 of 3"
     ]  # fmt: skip
     assert texts(sheet)[1] == [
-        "2", "none (closest: fair (main))", "0.3000 ± 1.2706", "", "0.00", "✗ 0 of 2"
+        "2", "none (closest: fair)", "0.3000 ± 1.2706", "", "0.00", "✗ 0 of 2"
     ]  # fmt: skip
 
 
@@ -522,7 +518,7 @@ def test_the_answer_in_words():
         "The error changes by +0.1000 against unconstrained."
     )
     assert more[0] == (
-        "kappa = 1: fair (main) has the lowest mean error of all settings that satisfy parity on "
+        "kappa = 1: fair has the lowest mean error of all settings that satisfy parity on "
         "new rows (test set): 0.3000 ± 0.2484 (+0.1000 against unconstrained); satisfied in 3 of 3 "
         "seeds."
     )
@@ -531,10 +527,10 @@ def test_the_answer_in_words():
     (sentence,) = answer_sentences(ledger_of(alone))
     assert sentence.endswith(": 0.1000; satisfied in 1 of 1 seeds (no model in 1 more).")
     assert answer_sentences(ledger_of(alone, constraints=())) == [
-        "a (main) has the lowest mean objective on new rows (test set): 0.1000."
+        "a has the lowest mean objective on new rows (test set): 0.1000."
     ]
     (sentence,) = answer_sentences(ledger_of(alone, constraints=(), objective="-value(gain)"))
-    assert sentence == "a (main) has the highest mean value(gain) on new rows (test set): -0.1000."
+    assert sentence == "a has the highest mean value(gain) on new rows (test set): -0.1000."
     hopeless = {("a", (("kappa", k),)): [(0.1, 0.2)] for k in (1, 2)}
     first, same = answer_sentences(ledger_of(hopeless))
     assert first.startswith("No setting satisfies parity on new")
@@ -588,7 +584,7 @@ def test_a_satisfied_mean_has_no_alarm_colour_and_rounding_is_zero():
         ("d", ()): [(0.2, 0.02), (0.2, -0.01996)],
     }
     rows = constraint_sheet(ledger_of(answers), by_point=True).rows
-    cells = [(row[3].text, row[3].tone) for row in rows]
+    cells = [(row[2].text, row[2].tone) for row in rows]
     assert cells == [
         ("✗ -0.1000 ± 2.5412 (1/2)", ""),
         ("✗ 0.2000 ± 1.2706 (0/2)", "bad"),

@@ -59,6 +59,7 @@ ALL = (
     "three_player: {steps: 10, oracle: plugin}",
 )
 PLAYERS = "three_player: {steps: 1000}"
+RANDOM_PLAYERS = "three_player: {steps: 1000, randomize: true}"
 WAY_OUT = re.compile(r"'(\w+)' by ([\d.]+)")
 
 
@@ -97,7 +98,7 @@ def test_infeasible_constraints_are_reported_with_the_way_out(ends, algorithm, r
 
 def test_an_undefined_ratio_does_not_satisfy_a_constraint(ends):
     """Without positive decisions, the cleared form holds with equality, and precision is 0 / 0."""
-    found, _ = ends(PLAYERS, objective="positive_rate", rules="p: precision >= 0.9")
+    found, _ = ends(RANDOM_PLAYERS, objective="positive_rate", rules="p: precision >= 0.9")
     assert found.status == "not_met"
     assert "violates 'p' (undefined) on the training set" in found.reason
     values = train_values(found, "stochastic")
@@ -165,7 +166,9 @@ def test_an_undefined_ratio_is_reported_with_its_place(tmp_path):
 
 def test_a_ratio_is_defined_if_that_costs_almost_nothing(ends):
     """A few certain positives reach the precision, at a cost within the gap."""
-    found, _ = ends("mixture", objective="positive_rate", rules="p: precision >= 0.9")
+    found, _ = ends(
+        "mixture: {randomize: true}", objective="positive_rate", rules="p: precision >= 0.9"
+    )
     assert found.status == "ok"
     values = train_values(found, "stochastic")
-    assert 0 < values["positive_rate"] <= 1e-4
+    assert 0 < values["positive_rate"] <= 1e-4 * (1 + 1e-9)

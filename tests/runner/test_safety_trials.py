@@ -11,6 +11,7 @@ from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
 from ratecli.sampling.rows import load_trial_data
 
+BOTH = "randomize: true, variants: [deterministic]"
 FILE = """
 name: tested
 datasets:
@@ -90,13 +91,13 @@ def test_a_model_that_fails_is_not_returned(folder):
     [
         (0.4, 0.9, 0.05, (False, False)),
         (0.4, 0.9, 0.1, (True, False)),
-        (0.4, 0.9, 0.2, (True, True)),
-        (0.3, 0.9999, 0.07, (False, True)),
     ],
 )
 def test_only_variants_that_pass_are_kept(folder, limit, margin, delta, passed):
     """The main variant determines the status."""
-    algorithm = f"algorithms=[majorize: {{iterations: 1, holds: new_rows, level: {margin}}}]"
+    algorithm = (
+        f"algorithms=[majorize: {{iterations: 1, holds: new_rows, level: {margin}, {BOTH}}}]"
+    )
     text = FILE.replace("<= 0.5", f"<= {limit}").replace("delta: 0.05", f"delta: {delta}")
     result = trials(folder, text, algorithm)[0]["majorize"]
     found = {each["variant"]: each["passed"] for each in result.info["certificates"]}
@@ -106,7 +107,7 @@ def test_only_variants_that_pass_are_kept(folder, limit, margin, delta, passed):
     assert list(result.models) == kept == list(dict.fromkeys(v.variant for v in result.values))
 
 
-@pytest.mark.parametrize("algorithm", ["majorize: {iterations: 1}", "seldonian"])
+@pytest.mark.parametrize("algorithm", ["majorize: {iterations: 1, randomize: true}", "seldonian"])
 def test_the_last_candidate_that_passes_before_the_first_failure_is_returned(folder, algorithm):
     text = FILE.replace("bound: hoeffding", "aim: 0.99").replace("<= 0.5", "<= 0.3")
     results, values = trials(folder, text.replace("[unconstrained]", f"[{algorithm}]"))
@@ -133,7 +134,7 @@ def test_the_last_candidate_that_passes_before_the_first_failure_is_returned(fol
 def test_a_joint_guarantee_divides_delta_among_algorithms_and_variants(folder):
     """An algorithm with two points of its own sweep counts twice, an untested one not."""
     others = "unconstrained: {sweep: {loss: [hinge, logistic]}}, audit: {safety: false}"
-    text = FILE.replace("[unconstrained]", f"[majorize: {{iterations: 1}}, {others}]")
+    text = FILE.replace("[unconstrained]", f"[majorize: {{iterations: 1, {BOTH}}}, {others}]")
     text = text.replace("bound: hoeffding", "guarantee: joint") + "deployed: {column: old}\n"
     results, _ = trials(folder, text)
     for label, count in (("majorize", 6), ("unconstrained", 3)):

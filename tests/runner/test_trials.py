@@ -144,7 +144,7 @@ metrics: {all: error, a: 'error[a]', b: 'error[b]', cover: 'positive_rate[c]', a
     outcome, store = run_file(path)
     assert outcome.counts == {"ok": 1}
     (planned,) = store.plan()
-    measured = measured_values(planned, store.result(planned.key), "stochastic")
+    measured = measured_values(planned, store.result(planned.key))
     a, b, pooled, both, cover = (
         measured[name, "train"] for name in ("a", "b", "all", "ab", "cover")
     )

@@ -6,8 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from oracles.a9a import MEN, NEEDS_A9A, error_and_ratio, rows
-from oracles.goals import Rules, problem, run, shown
+from oracles.goals import BOTH, Rules, problem, run, shown
 
+from ratecli.models.linear import Threshold
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained, Zafar
 from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE
@@ -37,7 +38,7 @@ with LIBLINEAR inside.
 def fit_ratio(target: float, column: int = MEN, iterations: int = 8) -> Solution:
     rule = f"positive_rate[g=Male] <= {target} * positive_rate[g=Female]"
     goals = problem(rows("a9a", column), Rules({"ratio": rule}))
-    return run(Majorize(iterations), goals)
+    return run(Majorize(iterations, **BOTH), goals)
 
 
 def test_unconstrained_on_adult():
@@ -53,8 +54,7 @@ def test_the_first_step_on_adult_favours_women_by_far():
     error, ratio = error_and_ratio(rows("a9a"), first.variants["stochastic"])
     assert error == pytest.approx(0.2080, abs=0.0005)
     assert ratio < 0.8
-    _, ratio = error_and_ratio(rows("a9a"), first.variants["deterministic"])
-    assert ratio == pytest.approx(0.64, abs=0.01)
+    assert error_and_ratio(rows("a9a"), first.variants["deterministic"])[0] < error
 
 
 def test_later_steps_on_adult_use_the_slack_of_the_first():
@@ -79,18 +79,15 @@ def test_ratio_targets_on_adult(reference):
     solution = fit_ratio(target, column)
     assert solution.status == "solved"
     train, test = rows("a9a", column), rows("a9a.t", column)
-    reached = {
-        (name, part): error_and_ratio(data, variant)
-        for name, variant in solution.variants.items()
-        for part, data in (("train", train), ("test", test))
-    }
-    error, ratio = reached["stochastic", "train"]
+    ramp = solution.variants["stochastic"]
+    error, ratio = error_and_ratio(train, ramp)
     # 5e-5 are of the listed digits. As much depends on the gap: the eighth step still gains 3e-4,
     # and column 39 at 5 ends at .14957, .14952 and .14956 with gaps of 1e-4, 1e-5 and 1e-6
     assert error <= trained + 1e-4
     assert 0.995 * target <= ratio <= target * (1 + 1e-6)
-    assert reached["stochastic", "test"][0] == pytest.approx(random, abs=5e-4)
-    assert reached["deterministic", "test"][0] == pytest.approx(hard, abs=1.2e-3)
+    assert error_and_ratio(test, ramp)[0] == pytest.approx(random, abs=5e-4)
+    sign = Threshold(ramp.weights, ramp.bias)
+    assert error_and_ratio(test, sign)[0] == pytest.approx(hard, abs=1.2e-3)
 
 
 RATIO = Rules({"ratio": "positive_rate[g=Male] <= 1.25 * positive_rate[g=Female]"})
@@ -154,7 +151,7 @@ def test_a_threshold_on_adult_meets_recall_and_no_more():
 
 def test_thresholds_of_men_and_women_on_adult():
     """Enumerated on another logistic regression: train .1621 at a ratio of 1.247, test .1648 at 1.249."""
-    found = run(PostShift(), problem(rows("a9a", MEN), RATIO))
+    found = run(PostShift(**BOTH), problem(rows("a9a", MEN), RATIO))
     assert found.status == "solved"
     assert found.trace[-1]["exact"]
     assert len(found.variants["stochastic"].members) == 2
@@ -171,7 +168,7 @@ def test_thresholds_of_men_and_women_on_adult():
 def test_the_plug_in_classifier_for_f1_on_adult():
     """One group has one threshold; the released code has .7065 on two thirds of the rows."""
     goals = problem(rows("a9a", MEN), Rules({}, "1 - f1"))
-    one, two = (run(solver, goals) for solver in (Thresholded(loss="logistic"), PostShift()))
+    one, two = (run(solver, goals) for solver in (Thresholded(loss="logistic"), PostShift(**BOTH)))
     assert one.trace[-1]["objective"] == pytest.approx(1 - 0.6912, abs=5e-4)
     assert two.trace[-1]["objective"] == pytest.approx(one.trace[-1]["objective"], abs=1e-9)
     assert len(two.variants["stochastic"].members) == 1

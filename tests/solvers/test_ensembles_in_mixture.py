@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from oracles.goals import KL, Rows, Rules, problem, rates_of, run, smooth_rows
+from oracles.goals import BOTH, KL, Rows, Rules, problem, rates_of, run, smooth_rows
 from sklearn.ensemble import RandomForestClassifier
 
 from ratecli.errors import FaultError
@@ -85,7 +85,7 @@ def test_labels_and_columns_that_do_not_exist_are_refused(label, column):
 def test_groups_are_fitted_only_for_labels_whose_rates_distinguish_them(rules, parts):
     given = problem(smooth_rows(0), rules)
     plain = run(Unconstrained(model=TREES), given).variants["deterministic"]
-    main = run(Mixture(model=TREES), given).variants["stochastic"]
+    main = run(Mixture(model=TREES, **BOTH), given).variants["stochastic"]
     weighed = [member for member in main.members if isinstance(member, CostSensitiveClassifier)]
     model = weighed[0].chances
     assert all(member.chances is model for member in weighed)
@@ -99,7 +99,7 @@ def test_labels_are_fitted_once_for_all_algorithms(n, tmp_path):
     given = problem(smooth_rows(90, n=n), RATIO)
     folder, counts = tmp_path / "fits", []
     with shared_fits(folder):
-        for solver in (PostShift(model=TREES, scores={"folds": 3}), Mixture(model=TREES)):
+        for solver in (PostShift(model=TREES, scores={"folds": 3}), Mixture(model=TREES, **BOTH)):
             run(solver, given)
             counts.append(len(list(folder.glob("*.fit"))))
     assert counts == [4, 12]  # labels of all rows and three folds; groups of two labels
@@ -140,7 +140,7 @@ def test_folds_have_probabilities_of_models_fitted_to_the_others(count):
 )
 def test_constraints_hold_on_the_rows_that_judge_them(rules, scores):
     given = problem(smooth_rows(2), rules)
-    found = run(Mixture(model=TREES, scores=scores), given)
+    found = run(Mixture(model=TREES, scores=scores, **BOTH), given)
     assert found.status == "solved"
     main = found.variants["stochastic"]
     assert len(main.members) <= len(given.rates.leaves) + 1
@@ -168,7 +168,7 @@ def test_constraints_hold_on_the_rows_that_judge_them(rules, scores):
 def test_the_single_classifier_is_at_least_as_good_as_any_threshold_on_a_member(seed, model):
     given = problem(smooth_rows(seed), RATIO)
     variants = run(
-        Mixture(model=model, **({"scores": "in_sample"} if model is TREES else {})), given
+        Mixture(model=model, **({"scores": "in_sample"} if model is TREES else {}), **BOTH), given
     )
     program = RateProgram.of(given)
     best = np.inf
@@ -192,7 +192,7 @@ def test_recall_chosen_by_unseen_rows_holds_on_new_ones(scores):
     used, new = given.on(np.arange(750)), given.on(np.arange(750, 1500))
     recall = {}
     for name, option in (("seen", "in_sample"), ("unseen", scores)):
-        main = run(Mixture(model=FOREST, scores=option), used).variants["stochastic"]
+        main = run(Mixture(model=FOREST, scores=option, **BOTH), used).variants["stochastic"]
         recall[name] = 0.8 - new.violations(rates_of(new, main))["recall"]
     assert recall["seen"] < 0.65
     assert recall["unseen"] > 0.74
@@ -211,14 +211,14 @@ def test_rows_without_labels_and_rare_kinds_are_taken(labels):
         label[np.flatnonzero(rows.group == "a")[0]] = 1.0
     rows = replace(rows, label=label, weight=np.linspace(0, 2, 120))
     given = problem(rows, RATIO)
-    found = run(Mixture(model=TREES), given)
+    found = run(Mixture(model=TREES, **BOTH), given)
     assert found.status == "solved"
     assert max(found.judged.violations().values()) <= 1e-6
 
 
 def test_same_seed_gives_the_same_mixture():
     given = replace(problem(smooth_rows(4), RATIO), seed=3)
-    first, second = (run(Mixture(model=FOREST), given, seed) for seed in (0, 1))
+    first, second = (run(Mixture(model=FOREST, **BOTH), given, seed) for seed in (0, 1))
     for name, classifier in first.variants.items():
         assert dumps(classifier) == dumps(second.variants[name])
 

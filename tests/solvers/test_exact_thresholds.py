@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, problem, rates_of, run
+from oracles.goals import BOTH, Rows, Rules, problem, rates_of, run
 from scipy.optimize import linprog
 from thinned import one_in
 
@@ -57,7 +57,7 @@ GOALS = {
 }
 AFFINE = ("affine", "ratio of selection", "two-sided", "odds", "equal", "contradictory")
 """Goals that are affine in the rates, so that the best random choice is a linear program."""
-FITTED, EXISTING = PostShift(), PostShift(model={"score": "s"})
+FITTED, EXISTING = PostShift(**BOTH), PostShift(model={"score": "s"}, **BOTH)
 SETS = 2
 """Number of sets of rows for each kind of goals and number of groups."""
 

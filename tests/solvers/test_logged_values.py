@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, forms, problem, run
+from oracles.goals import BOTH, Rows, Rules, forms, problem, run
 from scipy.optimize import linprog
 
 from ratecli.errors import FaultError
@@ -55,7 +55,7 @@ def best_value(given: Problem) -> float:
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     ("solver", "tolerance"),
-    [(Mixture(), 1e-3), (Majorize(), 0.03), (ThreePlayer(), 0.03)],
+    [(Mixture(**BOTH), 1e-3), (Majorize(**BOTH), 0.03), (ThreePlayer(**BOTH), 0.03)],
     ids=["mixture", "majorize", "three_player"],
 )
 def test_random_decisions_reach_the_linear_program(solver, tolerance, seed):

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from oracles import problem1
-from oracles.goals import Rows, Rules, forms, grid_rows, measured, problem, run, smooth_rows
+from oracles.goals import BOTH, Rows, Rules, forms, grid_rows, measured, problem, run, smooth_rows
 from oracles.instances import INTERCEPTS
 from scipy import sparse
 from thinned import one_in
@@ -41,7 +41,7 @@ FAMILIES = {
 
 
 def solve(goals: Problem, solver: Majorize | None = None, seed: int = 0) -> Solution:
-    return run(solver or Majorize(), goals, seed)
+    return run(solver or Majorize(**BOTH), goals, seed)
 
 
 def on(rows: Rows, family: str, l2: float | None = None) -> Problem:
@@ -61,7 +61,7 @@ def column(solution: Solution, name: str) -> np.ndarray:
 def test_multipliers_are_positive_and_slack_constraints_have_none(family):
     """Of the last convex problem, anchored at the iterate before the last."""
     goals, names = on(smooth_rows(3, n=150), family), list(FAMILIES[family])
-    solver = Majorize(iterations=2)
+    solver = Majorize(iterations=2, **BOTH)
     before, last = (solve(goals, replace(solver, iterations=1)), solve(goals, solver))
     assert list(last.multipliers) == names
     assert min(last.multipliers.values(), default=0) >= 0
@@ -80,7 +80,7 @@ def test_svm_toy():
     """Protocols of Goh et al. 2016, vector 9.2: the optimum of the first step is that of all."""
     rows = Rows(np.array([[1.0], [-1.0]]), np.array([1.0, 0.0]), np.array(["a", "b"], dtype=object))
     for weight, w, value in ((1.0, 0.5, 0.125), (4.0, 0.25, 0.375)):
-        solver = Majorize(intercept="none")
+        solver = Majorize(intercept="none", **BOTH)
         solution = solve(problem(rows, Rules(), weight / 2), solver)
         np.testing.assert_allclose(solution.variants["stochastic"].weights, [w], atol=1e-3)
         assert column(solution, "bound")[-1] == pytest.approx(value, rel=GAP)
@@ -92,7 +92,7 @@ def test_coverage_toy(inner):
     """Vector 9.3, with a bias that is free: error and coverage 1/4, multiplier 1, in the first step."""
     rows = Rows(np.array([[1.0], [-1.0]]), np.array([1.0, 0.0]), np.array(["a", "b"], dtype=object))
     goals = problem(rows, Rules({"c": "coverage <= 0.25"}), 5e-4)
-    solver = Majorize(iterations=1, intercept="unregularized", inner=inner, gap=1e-6)
+    solver = Majorize(iterations=1, intercept="unregularized", inner=inner, gap=1e-6, **BOTH)
     solution = solve(goals, solver)
     classifier = solution.variants["stochastic"]
     error, over = measured(goals, classifier)
@@ -131,7 +131,7 @@ def test_steps_before_the_first_feasible_point_do_not_count_as_iterations():
     """w = 0 has recall 1/2; so have compromises on the way less than what is asked."""
     solution = solve(
         problem(smooth_rows(1, n=100), Rules({"r": "recall >= 0.97", "f": "fpr <= 0.3"})),
-        Majorize(iterations=2),
+        Majorize(iterations=2, **BOTH),
     )
     violation = column(solution, "violation")
     missed = int((violation > FEASIBILITY_TOLERANCE).sum())
@@ -154,8 +154,8 @@ def test_stalled_compromises_end_as_no_solution_found():
 @pytest.mark.parametrize(
     ("family", "solver", "reason"),
     [
-        ("odds", Majorize(iterations=1, inner="cutting_plane", cuts=3), "after 3 SVMs"),
-        ("nothing", Majorize(), r"^the last step ended after \d+ Newton steps with a gap of"),
+        ("odds", Majorize(iterations=1, inner="cutting_plane", cuts=3, **BOTH), "after 3 SVMs"),
+        ("nothing", Majorize(**BOTH), r"^the last step ended after \d+ Newton steps with a gap of"),
     ],
 )
 def test_too_few_cuts_or_newton_steps_are_an_iteration_limit(family, solver, reason, monkeypatch):
@@ -173,31 +173,32 @@ def test_majorize_stops_before_a_step_that_raises_the_objective(monkeypatch):
     monkeypatch.setattr(solver_module, "_has_converged", lambda _: True)
     for family in ("parity", "coverage"):
         goals = on(smooth_rows(1, n=150), family)
-        solution = solve(goals, Majorize(iterations=40))
+        solution = solve(goals, Majorize(iterations=40, **BOTH))
         objective, violation = column(solution, "objective"), column(solution, "violation")
         assert solution.status == "solved"
         assert (violation <= FEASIBILITY_TOLERANCE).all()
         assert (np.diff(objective) < 0).all()
         assert len(objective) < 40
         # the step after the last, on the same bound, gains nothing
-        ramp, w = make_ramp_problem(Majorize(), goals), weights(solution)
+        ramp, w = make_ramp_problem(Majorize(**BOTH), goals), weights(solution)
         convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(w), 0.05)
-        method = solver_module.make_method(Majorize(), ramp, np.random.default_rng(0), 1e4)
+        method = solver_module.make_method(Majorize(**BOTH), ramp, np.random.default_rng(0), 1e4)
         after = method.solve(convex, w).w
         assert objective[-1] - ramp.values(after)[0] <= 2 * convex.values(after)[0] * GAP
 
 
 def test_liblinear_cannot_leave_the_bias_unregularized():
     with pytest.raises(ValueError, match="LIBLINEAR cannot leave the intercept unregularized"):
-        Majorize(inner="liblinear", intercept="unregularized")
+        Majorize(inner="liblinear", intercept="unregularized", **BOTH)
 
 
 def test_hashed_variant_is_optional_and_depends_on_the_seed():
     rows = smooth_rows(0, n=200)
     goals = on(rows, "parity", 0.3)
-    assert list(solve(goals).variants) == ["stochastic", "deterministic"]
-    hashed, other = (solve(goals, Majorize(hashed=True), seed).variants for seed in (0, 1))
-    assert list(hashed) == ["stochastic", "deterministic", "hashed"]
+    assert list(solve(goals, Majorize()).variants) == ["deterministic"]
+    solver = Majorize(randomize=True, variants=("hashed",))
+    hashed, other = (solve(goals, solver, seed).variants for seed in (0, 1))
+    assert list(hashed) == ["stochastic", "hashed"]
     ramp, decided = hashed["stochastic"], hashed["hashed"].decide(rows.X)
     assert (hashed["hashed"].weights == ramp.weights).all()
     assert set(decided) == {0.0, 1.0}
@@ -209,14 +210,16 @@ def test_all_inner_solvers_reach_the_same_convex_value(family):
     """The first problem is convex, so its value is unique."""
     goals = on(smooth_rows(1, n=80), family)
     first, *others = (
-        solve(goals, Majorize(iterations=1, inner=inner, chooser=chooser)).trace[0]["bound"]
+        solve(goals, Majorize(iterations=1, inner=inner, chooser=chooser, **BOTH)).trace[0]["bound"]
         for inner, chooser in product(("newton", "cutting_plane"), ("center", "maximization"))
     )
     assert others == pytest.approx([first] * 3, rel=GAP)
-    approximate = Majorize(iterations=1, inner="liblinear", chooser="maximization")
+    approximate = Majorize(iterations=1, inner="liblinear", chooser="maximization", **BOTH)
     assert solve(goals, approximate).trace[0]["bound"] == pytest.approx(first, abs=5e-4)
     turned = replace(goals, constraints=goals.constraints[::-1])
-    assert solve(turned, Majorize(iterations=1)).trace[0]["bound"] == pytest.approx(first, rel=GAP)
+    assert solve(turned, Majorize(iterations=1, **BOTH)).trace[0]["bound"] == pytest.approx(
+        first, rel=GAP
+    )
 
 
 @pytest.mark.parametrize("family", ["nothing", "four"])
@@ -225,7 +228,7 @@ def test_dense_sparse_and_cached_rows_give_the_same_weights(family, monkeypatch)
     rows = smooth_rows(0, n=100)
     thin = replace(rows, X=sparse.csr_array(rows.X))
     for intercept in INTERCEPTS:
-        solver = Majorize(iterations=2, intercept=intercept)
+        solver = Majorize(iterations=2, intercept=intercept, **BOTH)
         held = weights(solve(on(rows, family), solver))
         assert np.abs(held).max() > 0.1
         with monkeypatch.context() as patched:
@@ -261,7 +264,7 @@ def test_unlabelled_rows_count_for_coverage_only():
 def test_progress_reports_every_step():
     told: list[str] = []
     goals = on(smooth_rows(0, n=60), "nothing")
-    solution = Majorize(iterations=3).solve(goals, np.random.default_rng(0), told.append)
+    solution = Majorize(iterations=3, **BOTH).solve(goals, np.random.default_rng(0), told.append)
     assert told == [f"{k} of 3 iterations" for k in range(1, len(solution.trace) + 1)]
 
 
@@ -279,9 +282,9 @@ OBJECTIVES = ("error", "error", "positive_rate", "0.5 * fnr + 2 * fpr", "1 - rec
 
 
 ALGORITHM_2 = {
-    "maximization": Majorize(3, inner="cutting_plane", chooser="maximization"),
-    "center": Majorize(2, inner="cutting_plane", intercept="unregularized", gap=1e-3),
-    "liblinear": Majorize(3, inner="liblinear", chooser="maximization", gap=1e-2),
+    "maximization": Majorize(3, inner="cutting_plane", chooser="maximization", **BOTH),
+    "center": Majorize(2, inner="cutting_plane", intercept="unregularized", gap=1e-3, **BOTH),
+    "liblinear": Majorize(3, inner="liblinear", chooser="maximization", gap=1e-2, **BOTH),
 }
 
 
@@ -346,7 +349,7 @@ def is_certified(goals: Problem, solution: Solution, solver: Majorize, met: int)
 @pytest.mark.parametrize("intercept", INTERCEPTS)
 def test_iterates_are_feasible_and_never_get_worse(family, intercept):
     """Some of either storage, of either kind of points, 2 and 3 steps."""
-    solvers = [Majorize(2 + seed % 5, intercept=intercept) for seed in range(2)]
+    solvers = [Majorize(2 + seed % 5, intercept=intercept, **BOTH) for seed in range(2)]
     problems = [random_problem(family, seed) for seed in range(len(solvers))]
     found = [
         holds(goals, run(solver, goals), solver)
@@ -391,7 +394,7 @@ def test_majorize_is_close_to_and_never_below_the_exact_optimum(family, intercep
     for seed in range(5):
         rows = grid_rows(seed)
         goals = problem(rows, Rules(EXACT[family]))
-        solution = solve(goals, Majorize(intercept=intercept))
+        solution = solve(goals, Majorize(intercept=intercept, **BOTH))
         assert solution.status == "solved", solution.reason
         random, hard = (measured(goals, each) for each in solution.variants.values())
         assert max(random[1:], default=0) <= FEASIBILITY_TOLERANCE

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, problem, rates_of, run
+from oracles.goals import BOTH, Rows, Rules, problem, rates_of, run
 
 from ratecli.models.composed import find_groups
 from ratecli.rates import expression as ex
@@ -20,7 +20,7 @@ from ratecli.solvers.players.solver import ThreePlayer
 LIMIT, RATIO = 0.25, 0.7
 GAP = {"c": f"max_gap(positive_rate, by=g) <= {LIMIT}"}
 LEAST = {"c": f"min_ratio(positive_rate, by=g) >= {RATIO}"}
-PLUGIN = Mixture(model="plugin", gap=1e-7)
+PLUGIN = Mixture(model="plugin", gap=1e-7, **BOTH)
 
 
 def rows_of(groups: int, each: int = 30, seed: int = 0) -> Rows:
@@ -46,7 +46,9 @@ def in_pairs(groups: int, template: str) -> dict[str, str]:
     ids=["gap", "ratio"],
 )
 @pytest.mark.parametrize(
-    "solver", [PLUGIN, PostShift(), Majorize()], ids=["mixture", "post_shift", "majorize"]
+    "solver",
+    [PLUGIN, PostShift(**BOTH), Majorize(**BOTH)],
+    ids=["mixture", "post_shift", "majorize"],
 )
 def test_optimum_is_that_of_all_pairs(rule, template, solver):
     rows = rows_of(12)
@@ -63,9 +65,9 @@ def test_optimum_is_that_of_all_pairs(rule, template, solver):
 @pytest.mark.parametrize(
     "solver",
     [
-        ThreePlayer(steps=300),
-        ThreePlayer(multipliers="leader", oracle="plugin", steps=100),
-        ExponentiatedGradient(),
+        ThreePlayer(steps=300, **BOTH),
+        ThreePlayer(multipliers="leader", oracle="plugin", steps=100, **BOTH),
+        ExponentiatedGradient(**BOTH),
     ],
     ids=["three_player", "leader", "reduction"],
 )
@@ -124,7 +126,7 @@ def test_tangent_of_a_largest_rate_is_the_rate():
 
 def test_single_thresholds_of_many_groups_are_near_the_random_choice():
     given = problem(rows_of(60), Rules(GAP))
-    found = run(PostShift(), given)
+    found = run(PostShift(**BOTH), given)
     random, single = (found.variants[name] for name in ("stochastic", "deterministic"))
     assert given.violation(single) <= 1e-9
     assert given.value(single) <= given.value(random) + 0.03
@@ -160,5 +162,5 @@ def test_groups_of_rows_are_found_among_many():
 
 def test_recall_of_every_one_of_50_countries():
     given = problem(rows_of(50, each=20), Rules({"c": "min(tpr, by=g) >= 0.9"}))
-    found = run(Mixture(), given).main
+    found = run(Mixture(**BOTH), given).main
     assert RateProgram.of(given).excess(rates_of(given, found)) <= 1e-6

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from oracles.goals import KL, Rows, Rules, problem, run, smooth_rows
+from oracles.goals import BOTH, KL, Rows, Rules, problem, run, smooth_rows
 from scipy import sparse
 from sklearn.utils import all_estimators
 
@@ -67,7 +67,7 @@ def test_players_accept_boosted_trees_as_oracle(name, solver):
     pytest.importorskip(name)
     given, booster = problem(smooth_rows(1), GOALS), {name: {"n_estimators": 5}}
     oracle = {"plugin": {"probabilities": booster}} if solver == "coco" else booster
-    found = run(make_solver(solver, {"oracle": oracle, "steps": 3, "every": 1}, []), given)
+    found = run(make_solver(solver, BOTH | {"oracle": oracle, "steps": 3, "every": 1}, []), given)
     mixture = found.variants["stochastic"]
     assert any(isinstance(getattr(member, "chances", None), TreeEnsemble)
                for member in mixture.members)  # fmt: skip
@@ -338,7 +338,7 @@ def test_mixture_over_full_trees_is_optimal_over_all_rules(seed):
     program = RateProgram.of(given)
     expected = optimize_over_hull(program, RatePoints.classifiers(np.stack(every, axis=1)), 1e-7)
     for option in ("DecisionTreeClassifier", {"plugin": {"probabilities": "ExtraTreeClassifier"}}):
-        found = run(Mixture(gap=1e-6, model=option), given)
+        found = run(Mixture(gap=1e-6, model=option, **BOTH), given)
         assert found.status == "solved"
         assert found.trace[-1]["objective"] == pytest.approx(expected.value, abs=1e-5)
         single = given.rates.rates(found.variants["deterministic"].decide(given.X))
@@ -347,7 +347,7 @@ def test_mixture_over_full_trees_is_optimal_over_all_rules(seed):
 
 def test_sweeps_require_the_linear_model():
     with pytest.raises(ValueError, match="'sweeps' requires the linear model"):
-        Mixture(sweeps=2, model="plugin")
+        Mixture(sweeps=2, model="plugin", **BOTH)
 
 
 GROUPS = {"plugin": {"groups": True}}
@@ -445,16 +445,16 @@ def test_coco_and_mixture_reach_the_best_thresholds_of_groups():
         assert program.excess(rates) <= 1e-6
         return float(program.value(program.objective, rates))
 
-    best = reached(PostShift())
+    best = reached(PostShift(**BOTH))
     assert best > 0.01
-    assert best - 1e-5 <= reached(make_solver("coco", {}, [])) <= 1.05 * best
-    assert best - 1e-5 <= reached(Mixture(model=GROUPS)) <= 1.05 * best
+    assert best - 1e-5 <= reached(make_solver("coco", BOTH, [])) <= 1.05 * best
+    assert best - 1e-5 <= reached(Mixture(model=GROUPS, **BOTH)) <= 1.05 * best
 
 
 def test_rows_of_one_label_need_no_fit():
     rows = halves(40)
     given = problem(replace(rows, label=np.ones(40)), Rules({"c": "positive_rate[g=a] <= 0.5"}))
-    found = run(Mixture(model=GROUPS), given)
+    found = run(Mixture(model=GROUPS, **BOTH), given)
     assert found.status == "solved"
     rates = given.rates.rates(given.decisions(found.variants["stochastic"]))
     assert rates[given.rates.index()[ERROR_RATE]] == pytest.approx(0.25)

@@ -199,7 +199,7 @@ SWEEPS = {
     "options",
     [
         {},
-        {"optimizer": "sgd", "tune": {"learning_rate": (0.01, 0.1, 1.0)}, "hashed": True},
+        {"optimizer": "sgd", "tune": {"learning_rate": (0.01, 0.1, 1.0)}, "variants": ("hashed",)},
         {"multipliers": "leader", "radius": 2.0},
         {"multipliers": "swap_regret"},
         {"rates": "surrogate"},

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, problem, problem_of, rates_of, run
+from oracles.goals import BOTH, Rows, Rules, problem, problem_of, rates_of, run
 
 from ratecli.errors import FaultError
 from ratecli.rates.tangent import values
@@ -28,7 +28,7 @@ def crossed(rules: Rules) -> Problem:
 
 def shared(given: Problem, **options) -> set[frozenset[str]]:
     """The groups that have the same threshold, each named by its slices."""
-    single = run(PostShift(**options), given).variants["deterministic"]
+    single = run(PostShift(**options, **BOTH), given).variants["deterministic"]
     names = np.array([text.replace(" = ", "=") for text in single.slices])
     found = {}
     for group, threshold in zip(single.groups, single.thresholds, strict=True):
@@ -66,9 +66,9 @@ def test_nearest_group_is_the_largest_of_those_that_differ_least():
 
 def test_small_groups_are_refused_if_asked():
     given = crossed(RULES)
-    assert run(PostShift(min_support=8, small_groups="refuse"), given).status == "solved"
+    assert run(PostShift(min_support=8, small_groups="refuse", **BOTH), given).status == "solved"
     with pytest.raises(FaultError) as caught:
-        run(PostShift(min_support=9, small_groups="refuse"), given)
+        run(PostShift(min_support=9, small_groups="refuse", **BOTH), given)
     (fault,) = caught.value.faults
     assert fault.code == "E408"
     assert fault.message == (
@@ -77,16 +77,16 @@ def test_small_groups_are_refused_if_asked():
 
 
 def test_pooled_groups_are_counted_and_the_trace_is_exact():
-    row = run(PostShift(min_support=9), crossed(RULES)).trace[-1]
+    row = run(PostShift(min_support=9, **BOTH), crossed(RULES)).trace[-1]
     assert (row["pooled"], row["exact"]) == (1, True)
-    assert "pooled" not in run(PostShift(), crossed(RULES)).trace[-1]
+    assert "pooled" not in run(PostShift(**BOTH), crossed(RULES)).trace[-1]
 
 
 @pytest.mark.parametrize("rules", [RULES, TPR, Rules({"r": "recall[sex=F] >= 0.7"}, "1 - f1")])
 def test_unknown_groups_share_the_best_threshold(rules):
     """The single one is the best of all; the random choice is a mixture of single ones."""
     given = crossed(rules)
-    solution = run(PostShift(groups="unknown"), given)
+    solution = run(PostShift(groups="unknown", **BOTH), given)
     single, mixed = (solution.variants[name] for name in ("deterministic", "stochastic"))
     assert single.slices == mixed.slices == ()
     scores, index = single.scorer.score(given.X), given.rates.index()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.goals import Rules, problem, rates_of, run, smooth_rows
+from oracles.goals import BOTH, Rules, problem, rates_of, run, smooth_rows
 from sklearn.tree import DecisionTreeClassifier
 
 from ratecli.errors import FaultError
@@ -31,7 +31,7 @@ PARITY = Rules(
 
 
 def solved(given: Problem, **options) -> Solution:
-    return run(ExponentiatedGradient(**options), given)
+    return run(ExponentiatedGradient(**options, **BOTH), given)
 
 
 AFFINE = [

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, grid_rows, problem, rates_of, run, smooth_rows
+from oracles.goals import BOTH, Rows, Rules, grid_rows, problem, rates_of, run, smooth_rows
 from sklearn.metrics import matthews_corrcoef
 from thinned import one_in
 
@@ -75,7 +75,7 @@ def best_of_pairs(program: RateProgram, rates: Array) -> float:
 def test_thresholds_are_at_least_as_good_as_all_pairs(objective, limits, kind):
     for seed in range(2):
         given = problem(small_rows(seed, kind), Rules(CONSTRAINTS[limits], OBJECTIVES[objective]))
-        program, found = RateProgram.of(given), run(PostShift(), given)
+        program, found = RateProgram.of(given), run(PostShift(**BOTH), given)
         every = all_thresholds(given)
         if best_of_pairs(program, every) == np.inf:
             assert found.status != "solved"
@@ -99,7 +99,7 @@ def test_thresholds_are_at_least_as_good_as_all_pairs(objective, limits, kind):
 @pytest.mark.parametrize("objective", ["product", "mcc", "mcc of groups"])
 def test_no_small_step_improves_the_random_choice(objective):
     given = problem(small_rows(1, n=60), Rules(CONSTRAINTS["ratio"], OBJECTIVES[objective]))
-    program, found = RateProgram.of(given), run(PostShift(), given)
+    program, found = RateProgram.of(given), run(PostShift(**BOTH), given)
     start, step = rates_of(given, found.main), 1e-4
     moved = (1 - step) * start[:, None] + step * all_thresholds(given)
     values = program.value(program.objective, moved)[program.excess(moved) <= 1e-9]
@@ -110,9 +110,9 @@ def test_no_small_step_improves_the_random_choice(objective):
 @pytest.mark.parametrize("objective", ["mcc of groups", "product of groups"])
 def test_local_search_over_thresholds_finds_what_all_choices_have(objective, monkeypatch):
     given = problem(small_rows(7, n=160), Rules(CONSTRAINTS["ratio"], OBJECTIVES[objective]))
-    program, every = RateProgram.of(given), run(PostShift(), given)
+    program, every = RateProgram.of(given), run(PostShift(**BOTH), given)
     monkeypatch.setattr(cut_search, "MAX_CHOICES", 100)
-    few = run(PostShift(), given)
+    few = run(PostShift(**BOTH), given)
     assert (every.trace[-1]["exact"], few.trace[-1]["exact"]) == (True, False)
     assert "deterministic_gap" not in few.trace[-1]
     rates = (rates_of(given, each.variants["deterministic"]) for each in (every, few))
@@ -141,7 +141,7 @@ def test_mixtures_of_lines_are_at_least_as_good_as_all_pairs(objective, limits):
     cuts = np.append(rows.X[:, 0], np.inf)
     decisions = [sign * rows.X[:, 0] >= sign * cut for cut in cuts for sign in (1, -1)]
     every = np.stack([given.rates.rates(each.astype(float)) for each in decisions], axis=1)
-    program, found = RateProgram.of(given), run(Mixture(), given)
+    program, found = RateProgram.of(given), run(Mixture(**BOTH), given)
     ours = rates_of(given, found.main)
     assert found.status == "solved"
     assert program.excess(ours) <= 1e-6

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.goals import KL, Rows, Rules, grid_rows, problem, rates_of, run, smooth_rows
+from oracles.goals import BOTH, KL, Rows, Rules, grid_rows, problem, rates_of, run, smooth_rows
 from scipy.optimize import linprog
 
 from ratecli.models.base import Array
@@ -173,7 +173,7 @@ EVERY = {
 
 
 def shifted(given: Problem, **options) -> Solution:
-    return run(PostShift(**options), given)
+    return run(PostShift(**options, **BOTH), given)
 
 
 def two_groups(seed: int, n: int = 24) -> Rows:
@@ -361,7 +361,7 @@ def test_constraints_that_only_a_least_violation_satisfies(seed):
     label = (X[:, 0] + (group == "a") + rng.normal(size=n) > 0).astype(float)
     rules = Rules({"none": "positive_rate[g=a] <= 0", "all": "positive_rate[g=b] >= 1"})
     given = problem(Rows(X, label, group), rules)
-    solution = run(PostShift(), given)
+    solution = run(PostShift(**BOTH), given)
     assert solution.status == "solved"
     decided = given.decisions(solution.main)
     np.testing.assert_allclose(decided, group == "b", atol=1e-9)

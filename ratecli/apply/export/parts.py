@@ -40,7 +40,9 @@ def refusal(classifier: Classifier, form: str, why: str = "") -> FaultError:
     what = why or _in_words(classifier)
     hint = "; ".join(f"{name} is for {text}" for name, text in LIMITS.items())
     if what in WITHOUT_FORMAT:
-        hint = "name another variant with --variant, or use `ratecli predict`"
+        hint = "use `ratecli predict`" + "; `randomize: false` trains a model without them" * (
+            what == RANDOM
+        )
     return FaultError(Diagnostic("E104", f"--format {form} cannot represent {what}", hint))
 
 

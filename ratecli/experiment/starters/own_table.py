@@ -83,7 +83,7 @@ def own_table_starter(request: StarterOptions) -> Starter:
     notes += [f"check    {line}" for line in _strict_goals(goals, groups, label)]
     algorithm, why = list(algorithms.items())[-1]
     notes.append(f"chosen   {algorithm}: {'the choice ' * why.startswith('if ')}{why}")
-    if named := _alternatives(request, algorithms, goals):
+    if named := _alternatives(request, algorithms):
         notes.append(f"others   {' and '.join(named)}: see the comments in the file")
     return Starter(text, tuple(notes), _check_starter(text, request.path))
 
@@ -138,14 +138,9 @@ def _algorithm(request: StarterOptions, goals: Sequence[StarterGoal]) -> tuple[s
     return name, use_of(name)
 
 
-def _alternatives(
-    request: StarterOptions, algorithms: Iterable[str], goals: Sequence[StarterGoal]
-) -> tuple[str, ...]:
+def _alternatives(request: StarterOptions, algorithms: Iterable[str]) -> tuple[str, ...]:
     """Return the algorithms that comments of the file name beside the chosen one."""
-    if not request.group or "mixture" not in algorithms:
-        return ()
-    affine = all(goal.name != "predictive-parity" for goal in goals)
-    return ("post_shift", "majorize") if affine else ("post_shift",)
+    return ("post_shift",) if request.group and "mixture" in algorithms else ()
 
 
 def _are_probabilities(column: pd.Series) -> bool:
@@ -275,7 +270,7 @@ def _write_starter(
         + f"  # {why}" * bool(why)
         for each, why in algorithms.items()
     ]
-    alternatives = _alternatives(request, algorithms, goals)
+    alternatives = _alternatives(request, algorithms)
     entries += [f"  # - {each}  # {use_and_limits_of(each)}" for each in alternatives]
     target, several = goals[0], len(goals) > 1
     question = f"What {'do' if several else 'does'} the goal{'s' * several}"

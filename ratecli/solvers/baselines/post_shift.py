@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
-from ratecli.models.base import Array, Classifier
+from ratecli.models.base import Array
 from ratecli.models.composed import GroupThreshold, MixtureClassifier
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import RowKinds
@@ -33,6 +33,7 @@ from ratecli.solvers.hull.forms import (
 )
 from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.hull.local import best_in_hull
+from ratecli.solvers.hull.single import no_single_ending
 from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.oracles.choice import model_name
 from ratecli.solvers.problem import ERROR_RATE, Groups, Problem, sum_by_goal
@@ -238,9 +239,9 @@ class GroupHull:
 
 
 def solve_post_shift(options: PostShift, problem: Problem, progress: Progress) -> Solution:
-    """Return the best random and the best single choice of thresholds.
+    """Return the best single choice of thresholds, or the best random one.
 
-    The random choice is the best point of a hull with a block for each group.
+    The latter is the best point of a hull with a block for each group.
     """
     begun = time.perf_counter()
     scored = score_rows(options, problem)
@@ -278,13 +279,20 @@ def solve_post_shift(options: PostShift, problem: Problem, progress: Progress) -
     def classifier(cuts: CutIndices) -> GroupThreshold:
         return GroupThreshold(scorer, groups.slices, groups.patterns, thresholds(cuts))
 
-    variants: dict[str, Classifier] = {
-        "stochastic": MixtureClassifier(tuple(map(classifier, choices)), weights),
-        "deterministic": classifier(single.cuts),
-    }
+    variants = options.select(
+        {
+            "stochastic": lambda: MixtureClassifier(tuple(map(classifier, choices)), weights),
+            "deterministic": lambda: classifier(single.cuts),
+        }
+    )
     final = hull.rates(choices.T) @ weights  # without chances that are rounding errors of 0
     final_optimum = replace(optimum, rates=final)
     status, reason = _status_and_reason(problem, hull, final_optimum, left, scored.suboptimal)
+    if not options.randomize:
+        choices, weights = single.cuts[None, :], np.ones(1)
+        row |= {"objective": single.objective, "violation": single.violation}
+        if single.violation and optimum.feasible:
+            status, reason = no_single_ending(problem, hull.rates(choices.T)[:, 0])
     multipliers = sum_by_goal(program.owners, optimum.multipliers)
     decided = [scored.scores > thresholds(cuts)[groups.of] for cuts in choices]
     judged = scored.judged(weights @ np.array(decided, dtype=float))

@@ -18,7 +18,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.composed import MIN_CHANCE, MixtureClassifier, deterministic_variants
+from ratecli.models.composed import MIN_CHANCE, MixtureClassifier, mixture_variants
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Logistic, Threshold
 from ratecli.rates.affine import Affine
@@ -26,6 +26,7 @@ from ratecli.rates.analysis import affine_pieces
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.baselines.solvers import ExponentiatedGradient
 from ratecli.solvers.hull.best import MAX_EXCESS
+from ratecli.solvers.hull.single import best_of_members
 from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import fit_classifier, is_linear
@@ -152,7 +153,11 @@ def solve_reduction(
     row = trace_row(int(reduction.last_iter_) + 1, value, violation, begun)
     row |= {"gap": float(reduction.best_gap_), "work": int(reduction.n_oracle_calls_)}
     progress(f"{row['work']} classifiers fitted")
-    variants = {"stochastic": mixture, **deterministic_variants(mixture, None)}
+    single = best_of_members(problem, mixture.members)
+    found = mixture_variants(mixture, rng) | {"deterministic": lambda: single.classifier}
+    variants = options.select(found)
+    if not options.randomize:
+        row |= {"objective": single.objective, "violation": single.violation}
     steps = f"after {row['iteration']} steps"
     if reduction.best_gap_ >= reduction.nu:
         reason = f"{steps} a gap of {row['gap']:.2g} is left, above {reduction.nu:.2g}"

@@ -19,7 +19,15 @@ from ratecli.rates.analysis import (
     Shape,
     count_affine_pieces,
 )
-from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
+from ratecli.solvers.base import (
+    ConstraintName,
+    Progress,
+    RandomizableSolver,
+    Role,
+    Solution,
+    Solver,
+    Variant,
+)
 from ratecli.solvers.oracles.choice import (
     LINEAR_MODEL,
     ModelOption,
@@ -281,7 +289,7 @@ class Thresholded(ThresholdSolver):
 
 
 @dataclass(frozen=True)
-class PostShift(ThresholdSolver):
+class PostShift(ThresholdSolver, RandomizableSolver):
     """The best thresholds of groups on one score (Hardt, Price, Srebro 2016), for any goal.
 
     The score is that of `unconstrained`. The groups are the cells into which the slices of the
@@ -289,20 +297,20 @@ class PostShift(ThresholdSolver):
     membership must be known when a row is classified, but need not be a feature. The data set that
     a row comes from is not known then and does not define a group.
 
-    The variant `stochastic` is a random choice among thresholds, which satisfies all constraints on
-    the training set with the smallest objective of any such choice. It is the best point of a hull
-    with a block for each group, whose points are the group's cuts; most groups have a single
+    The model is the best single threshold for each group, found by branch and bound for goals of
+    every class. If `exact` in the trace is true, no other choice of thresholds on the training set
+    has a smaller objective or, if none satisfies all constraints, a smaller violation. Otherwise
+    the search was stopped, as it may be with many groups, and the objective is at most
+    `deterministic_gap` above the optimum. With a smooth objective, choices are compared one by one
+    instead: all of them if there are few enough, else the best of a local search.
+
+    With `randomize`, the model is a random choice among thresholds, which satisfies all constraints
+    on the training set with the smallest objective of any such choice. It is the best point of a
+    hull with a block for each group, whose points are the group's cuts; most groups have a single
     threshold, few need a random choice between two. It is optimal within `gap`, as the trace says.
     For a smooth objective that is neither convex nor made of ratios, such as `-mcc`, it is the best
     of several local optima, without a certificate. `first_order_gap` in the trace is by how much
     small steps could improve it.
-
-    The variant `deterministic` is the best single threshold for each group, found by branch and
-    bound for goals of every class. If `exact` in the trace is true, no other choice of thresholds
-    on the training set has a smaller objective or, if none satisfies all constraints, a smaller
-    violation. Otherwise the search was stopped, as it may be with many groups, and the objective is
-    at most `deterministic_gap` above the optimum. With a smooth objective, choices are compared one
-    by one instead: all of them if there are few enough, else the best of a local search.
 
     Attributes
     ----------
@@ -328,9 +336,13 @@ class PostShift(ThresholdSolver):
     min_support: Annotated[int, Ge(0)] = 0
     small_groups: Literal["pool", "refuse"] = "pool"
 
-    version: ClassVar[int] = 8
+    version: ClassVar[int] = 9
     objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        RandomizableSolver.__post_init__(self)
 
     @property
     def sees_slices(self) -> bool:
@@ -393,8 +405,11 @@ class Zafar(Solver):
 
 
 @dataclass(frozen=True)
-class ExponentiatedGradient(Solver):
-    """fairlearn's `ExponentiatedGradient` (Agarwal et al. 2018, algorithm 1), unchanged.
+class ExponentiatedGradient(RandomizableSolver):
+    """fairlearn's `ExponentiatedGradient` (Agarwal et al. 2018, algorithm 1).
+
+    It returns a mixture, which is the model with `randomize`. By default, the model is the best
+    classifier on lines between members of the mixture, with the best threshold, as in `mixture`.
 
     Multipliers grow exponentially with the violation of their constraint. The learner is fitted to
     the signs of the costs and weighted by their size. After each step a linear program finds the
@@ -422,7 +437,8 @@ class ExponentiatedGradient(Solver):
     model: Annotated[str | dict[str, Any], BeforeValidator(check_reduced_model)] = LINEAR_MODEL
     gap: Annotated[float, Gt(0)] | None = None
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
+    offers: ClassVar[Collection[Variant]] = ("deterministic", "stochastic", "voted", "hashed")
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 

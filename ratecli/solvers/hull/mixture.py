@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import (
-    CostSensitiveClassifier,
-    MixtureClassifier,
-    deterministic_variants,
-)
+from ratecli.models.composed import MIN_CHANCE, MixtureClassifier, mixture_variants
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds
@@ -24,15 +20,16 @@ from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, Tangents
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram
 from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.hull.local import best_in_hull
-from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
+from ratecli.solvers.hull.single import SingleChoice, best_single, no_single_ending
+from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.oracles.choice import LINEAR_ORACLE, is_ensemble, make_oracle, make_oracle_rows
 from ratecli.solvers.problem import ERROR_RATE, Problem, sum_by_goal
 
 if TYPE_CHECKING:
     from ratecli.solvers.hull.solver import Mixture
 
-MAX_BLENDS = 16
-"""Number of blends of members that are tried, unless there are more members."""
+MAX_NEAR = 6
+"""Number of classifiers with the smallest costs between which the best single one is sought."""
 CONSTANTS = 2
 """Number of constant classifiers; they come first."""
 CAUTIONS = (0.05, 0.1, 0.2, 0.4)
@@ -110,6 +107,19 @@ class ColumnGeneration:
     def objective(self) -> float:
         """The objective of the best mixture."""
         return float(self.program.value(self.program.objective, self.found.rates))
+
+    def single(self, near: int = 0) -> SingleChoice:
+        """Return the best of all classifiers, and with any threshold, of the mixture's members.
+
+        With `near`, return the best classifier on lines between these and the cheapest ones, of
+        which there are so many.
+        """
+        key, best = self.program.best_point(self.rates, MAX_EXCESS)
+        places = [best, *np.flatnonzero(self.found.weights > MIN_CHANCE).tolist()]
+        places += np.argsort(self.found.prices @ self.rates, kind="stable")[:near].tolist()
+        others = [self.members[k] for k in dict.fromkeys(places)]
+        start = SingleChoice(*key, self.members[best])
+        return best_single(self.program, self.rows, others, start, moving=near > 0)
 
     def run(self, progress: Progress = lambda _: None) -> None:
         """Take rounds until the search has ended or all calls are used."""
@@ -223,6 +233,7 @@ def find_mixture(
     solver: Mixture, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
     """Return the solution of `mixture`."""
+    begun = time.perf_counter()
     rows, oracle, judged = _rows_and_oracle(solver, problem, rng)
     program = RateProgram.of(judged)
     search = ColumnGeneration(program, rows, oracle, solver.gap, solver.calls, CAUTIONS)
@@ -231,31 +242,54 @@ def find_mixture(
         for member in problem.near.members:
             search.add(member)
     search.run(progress)
-    single, key = _best_single(search, search.mixture)
+    single = search.single()
     for _ in range(MAX_SINGLES):
-        if key >= search.key or len(search.trace) >= search.calls:
+        if single.key >= search.key or len(search.trace) >= search.calls:
             break
-        search.add(single)
+        search.add(single.classifier)
         search.run(progress)
-        single, key = _best_single(search, search.mixture)
+        single = search.single()
     multipliers = sum_by_goal(search.program.owners, search.found.multipliers)
     promised = search.promised
     # the objective is at least this, provided that the oracle's answers are the cheapest
     least = search.objective - promised
-    if search.has_room and (room := max_slack_problem(judged, least + solver.gap)):
+    room = max_slack_problem(judged, least + solver.gap) if search.has_room else None
+    if solver.randomize and room:
         search.turn_to(room)
         search.run(progress)
-        single, _ = _best_single(search, search.mixture)
-    main = search.mixture
-    variants: dict[str, Classifier] = {"stochastic": main, "deterministic": single}
-    variants |= deterministic_variants(main, rng if solver.hashed else None)
-    unseen = is_ensemble(solver.model) and solver.scores != "in_sample"
-    found = None
-    if unseen:
-        decided = [rows.decide(member) for member in main.members]
-        found = JudgedRows(judged, main.chances @ np.array(decided))
-    ending = _ending(judged, search, promised)
-    return Solution(variants, *ending, multipliers, tuple(search.trace), found)
+    main, status, reason = search.mixture, *_ending(judged, search, promised)
+    if "deterministic" in solver.wanted:
+        single = search.single(MAX_NEAR)
+    found = mixture_variants(main, rng) | {"deterministic": lambda: single.classifier}
+    variants = solver.select(found)
+    if not solver.randomize:
+        row = {"deterministic_gap": single.objective - least} if status == "solved" else {}
+        row = trace_row(len(search.trace) + 1, single.objective, single.violation, begun, **row)
+        search.trace.append(row)
+        if single.violation and search.found.feasible:
+            rates = rows.rates(rows.decide(single.classifier))
+            status, reason = no_single_ending(judged, rates)
+    return Solution(
+        variants,
+        status,
+        reason,
+        multipliers,
+        tuple(search.trace),
+        judged=_judged_rows(solver, rows, judged, variants[solver.wanted[0]]),
+        near=main if solver.model == LINEAR_ORACLE else None,
+    )
+
+
+def _judged_rows(
+    solver: Mixture, rows: OracleRows, judged: Problem, model: Classifier
+) -> JudgedRows | None:
+    """Return the decisions of the model on rows that its probabilities have not seen, if any."""
+    if not is_ensemble(solver.model) or solver.scores == "in_sample":
+        return None
+    members, chances = [model], np.ones(1)
+    if isinstance(model, MixtureClassifier):
+        members, chances = list(model.members), model.chances
+    return JudgedRows(judged, chances @ np.array([rows.decide(each) for each in members]))
 
 
 def _rows_and_oracle(
@@ -270,42 +304,6 @@ def _rows_and_oracle(
         return plugin.rows, plugin, plugin.judged
     rows = make_oracle_rows(solver.model, problem, RowKinds.by(problem.rates))
     return rows, make_oracle(solver.model, rows, problem.l2, rng, sweeps=solver.sweeps), problem
-
-
-def _best_single(
-    search: ColumnGeneration, main: MixtureClassifier
-) -> tuple[Classifier, tuple[float, float]]:
-    """Return the best single classifier: the feasible one of least objective, else the nearest.
-
-    Also return its violation and its objective.
-
-    Candidates are all classifiers found, and at every threshold those of the mixture `main` and
-    blends of them.
-    """
-    key, k = search.program.best_point(search.rates, MAX_EXCESS)
-    options = [(key, search.members[k])]
-    for member in (*main.members, *_blends(main)):
-        scores = search.rows.ranks(member)
-        if scores is not None:
-            cuts, rates = search.rows.cut_rates(scores)
-            key, k = search.program.best_point(rates, MAX_EXCESS)
-            options.append((key, with_threshold(member, float(cuts[k]))))
-    key, best = min(options, key=lambda option: option[0])
-    return best, key
-
-
-def _blends(main: MixtureClassifier) -> Iterator[CostSensitiveClassifier]:
-    """Yield classifiers whose costs lie between those of the likeliest member and another one."""
-    weighed = [
-        member
-        for k in np.argsort(-main.chances, kind="stable").tolist()
-        if isinstance(member := main.members[k], CostSensitiveClassifier)
-    ]
-    for other in weighed[1:]:
-        if other.chances is weighed[0].chances:
-            for share in np.linspace(0, 1, max(MAX_BLENDS // (len(weighed) - 1), 1) + 2)[1:-1]:
-                costs = (1 - share) * weighed[0].costs + share * other.costs
-                yield replace(weighed[0], costs=costs, cut=0.0)
 
 
 def _ending(problem: Problem, search: ColumnGeneration, promised: float) -> tuple[str, str]:

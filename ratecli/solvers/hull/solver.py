@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge, Gt
 
 from ratecli.rates.analysis import PROGRAM_SHAPES, SEARCHED_SHAPES
-from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.base import Progress, RandomizableSolver, Solution, Variant
 from ratecli.solvers.oracles.choice import (
     DEFAULT_FOLDS,
     LINEAR_ORACLE,
@@ -29,8 +29,8 @@ ROUGH_GAP = 1e-3
 
 
 @dataclass(frozen=True)
-class Mixture(Solver):
-    """The best stochastic classifier over the classifiers of a model, fully corrective.
+class Mixture(RandomizableSolver):
+    """The best classifier of a model, found through the best mixture of its classifiers.
 
     The rates of random choices among classifiers form the hull of the classifiers' rates, and
     optimizing goals over a hull is a small program. The algorithm alternates between the best
@@ -38,8 +38,12 @@ class Mixture(Solver):
     at the prices which this optimum puts on the rates, until that would improve the objective by no
     more than `gap`. Only a few classifiers have positive chances in the end.
 
-    If the optimum is not unique because the constraints of a convex problem cost nothing, the
-    mixture with the most slack is chosen, because constraints hold less well on new data.
+    The model is the best single classifier, with the best threshold, on lines between those that
+    cost least at these prices: one vector of weights, or of costs of probabilities. Its last row in
+    the trace says how far its objective is at most above that of the best mixture
+    (`deterministic_gap`). With `randomize`, the model is the mixture. If its optimum is not unique
+    because the constraints of a convex problem cost nothing, the mixture with the most slack is
+    chosen, because constraints hold less well on new data.
 
     A smooth objective that is neither convex nor made of ratios, such as `-mcc`, has several local
     optima. Each mixture is the best of several local searches, and the result has no certificate:
@@ -73,8 +77,6 @@ class Mixture(Solver):
         sets every weight to the value of least 0-1 cost. This lowers the training objective and
         raises the test error: on a9a, at a ratio of 1.25, from .1590 to .1564 and from .1642 to
         .1671.
-    hashed
-        Whether to add the variant `hashed`, which selects a member by a hash of the row.
     """
 
     gap: Annotated[float, Gt(0)] = 1e-4
@@ -82,14 +84,15 @@ class Mixture(Solver):
     model: OracleOption = LINEAR_ORACLE
     scores: Scores | None = None
     sweeps: Annotated[int, Ge(0)] = 0
-    hashed: bool = False
 
-    version: ClassVar[int] = 9
+    version: ClassVar[int] = 10
+    offers: ClassVar[Collection[Variant]] = ("deterministic", "stochastic", "voted", "hashed")
     renamed: ClassVar[Mapping[str, str]] = {"oracle": "model"}
     objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.scores is None and is_ensemble(self.model):  # record the resolved value, not None
             object.__setattr__(self, "scores", {"folds": DEFAULT_FOLDS})
         if self.sweeps and self.model != LINEAR_ORACLE:
@@ -106,7 +109,7 @@ class Mixture(Solver):
         return oracle_uses_groups(self.model)
 
     @property
-    def rough(self) -> Solver:
+    def rough(self) -> Mixture:
         return replace(self, gap=max(self.gap, ROUGH_GAP))
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:

@@ -19,6 +19,7 @@ from ratecli.rates.analysis import Goal, affine_maxima
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.design_matrix import DesignMatrix, compact, merge_equal_rows
 from ratecli.solvers.hull.infeasible import unmet_status
+from ratecli.solvers.hull.single import best_of_members
 from ratecli.solvers.majorize import cutting_plane as cuts
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import (
@@ -77,6 +78,7 @@ def solve_by_majorization(
     solver: Majorize, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
     """Run Algorithm 1."""
+    begun = time.perf_counter()
     ramp = make_ramp_problem(solver, problem)
     bounds = list(leveled_rows(problem.constraints))
     names = [row.owner for row in bounds]
@@ -96,14 +98,28 @@ def solve_by_majorization(
         )
         status, reason = unmet_status(problem, reason)
     else:
-        variants = _variants(solver, run.w, problem.X.shape[1], rng)
-        if not last.converged:
+        bias = 0.0 if solver.intercept == "none" else float(run.w[-1])
+        line = run.w[: problem.X.shape[1]], bias
+        single = best_of_members(problem, [Threshold(*line)])
+        variants = solver.select(
+            {
+                "stochastic": lambda: Ramp(*line),
+                "deterministic": lambda: single.classifier,
+                "hashed": lambda: HashedRamp(*line, int(rng.integers(2**31))),
+            }
+        )
+        if single.violation and not solver.randomize:
+            status, reason = single.ending(problem)
+        elif not last.converged:
             unit = "Newton steps" if solver.inner == "newton" else "SVMs"
             status = "iteration_limit"
             reason = (
                 f"the last step ended after {last.work} {unit} with a gap of {last.gap:.2g}, "
                 f"which may be more than {solver.gap:.2g} of its objective"
             )
+        if not solver.randomize:
+            row = trace_row(len(run.trace) + 1, single.objective, single.violation, begun)
+            run.trace.append(row)
     multipliers = sum_by_goal(names, last.multipliers * [row.binds for row in bounds])
     return Solution(variants, status, reason, multipliers, tuple(run.trace))
 
@@ -226,21 +242,6 @@ def _descend(
         left -= not run.missed
         progress(f"{iterations - left} of {iterations} iterations")
     return run
-
-
-def _variants(
-    solver: Majorize, w: Array, width: int, rng: np.random.Generator
-) -> dict[str, Classifier]:
-    """Return classifiers that decide randomly by the ramp, and by the sign of the score."""
-    bias = 0.0 if solver.intercept == "none" else float(w[-1])
-    weights = w[:width]
-    found: dict[str, Classifier] = {
-        "stochastic": Ramp(weights, bias),
-        "deterministic": Threshold(weights, bias),
-    }
-    if solver.hashed:
-        found["hashed"] = HashedRamp(weights, bias, int(rng.integers(2**31)))
-    return found
 
 
 def _has_converged(trace: list[Mapping[str, Any]]) -> bool:

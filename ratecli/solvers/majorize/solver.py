@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt
 
 from ratecli.rates.analysis import Shape
-from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.base import Progress, RandomizableSolver, Solution, Variant
 
 if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np
@@ -20,13 +21,16 @@ ROUGH_ITERATIONS, ROUGH_GAP = 3, 1e-3
 
 
 @dataclass(frozen=True)
-class Majorize(Solver):
+class Majorize(RandomizableSolver):
     """Ramp rates under affine constraints (Goh et al. 2016, Algorithms 1 and 2).
 
     Each iteration replaces every ramp by a convex bound that is tight at the current classifier,
     and solves that problem to a certified gap. Once an iterate is feasible all later ones are, and
     the ramp objective never rises. Until then (the zero vector need not be feasible) a step takes
     the best compromise, and the bounds that are tight there may admit a feasible one.
+
+    The model is the best threshold on the score; the paper's randomized ramp, whose expected rates
+    the steps bound, is the model with `randomize`.
 
     Upper and lower bounds of a rate coincide only where they are tight, so an exact equality leaves
     almost no room for improvement: allow a difference, such as `<= 0.001`.
@@ -40,7 +44,8 @@ class Majorize(Solver):
         Accuracy of the last convex problem, relative to its objective. Those before may have a gap
         of .2% of the progress that they make.
     intercept
-        `regularized` (a constant feature), `unregularized` (appendix F.2) or `none`.
+        `regularized` (a constant feature), `unregularized` (appendix F.2) or `none`. The threshold
+        of a deterministic model is chosen afterwards in any case.
     inner
         Solver of each convex problem: `newton`, the method of multipliers with all constraints at
         once; `cutting_plane`, the paper's Algorithm 2 over exact SVMs; `liblinear`, the same over
@@ -50,9 +55,6 @@ class Majorize(Solver):
         of the largest ball inside) or `maximization` (E.1).
     cuts
         Maximum number of SVMs that Algorithm 2 fits for one convex problem.
-    hashed
-        Whether to add the variant `hashed`, which draws random decisions from a hash of the row
-        (appendix A), so that equal rows always get equal decisions.
     """
 
     iterations: Annotated[int, Ge(1)] = 8
@@ -61,18 +63,19 @@ class Majorize(Solver):
     inner: Literal["newton", "cutting_plane", "liblinear"] = "newton"
     chooser: Literal["center", "maximization"] = "center"
     cuts: Annotated[int, Ge(1)] = 100
-    hashed: bool = False
 
-    version: ClassVar[int] = 8
+    version: ClassVar[int] = 9
+    offers: ClassVar[Collection[Variant]] = ("deterministic", "stochastic", "hashed")
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.inner == "liblinear" and self.intercept == "unregularized":
             raise ValueError("LIBLINEAR cannot leave the intercept unregularized")
 
     @property
-    def rough(self) -> Solver:
+    def rough(self) -> Majorize:
         return replace(
             self, iterations=min(self.iterations, ROUGH_ITERATIONS), gap=max(self.gap, ROUGH_GAP)
         )

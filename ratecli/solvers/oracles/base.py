@@ -109,10 +109,7 @@ class OracleRows:
             case CostSensitiveClassifier():
                 return np.asarray(self._gains(classifier) > classifier.cut, dtype=float)
             case GroupThreshold(scorer=scorer):
-                scores = self._cached(
-                    scorer, lambda: scorer.score(leading_features(self.X, self.width))
-                )
-                return np.asarray(classifier.shifted(scores, self.members) > 0, dtype=float)
+                return (classifier.shifted(self._scores(scorer), self.members) > 0).astype(float)
         return classifier.decide(self.X)
 
     def ranks(self, classifier: Classifier) -> Array | None:
@@ -125,7 +122,12 @@ class OracleRows:
                 return np.asarray(self.X @ classifier.weights)
             case CostSensitiveClassifier():
                 return self._gains(classifier)
+            case GroupThreshold(scorer=scorer) if len(classifier.groups):  # else it is constant
+                return np.asarray(classifier.shifted(self._scores(scorer), self.members))
         return None
+
+    def _scores(self, scorer: Classifier) -> Array:
+        return self._cached(scorer, lambda: scorer.score(leading_features(self.X, self.width)))
 
     def _gains(self, classifier: CostSensitiveClassifier) -> Array:
         model = classifier.chances
@@ -179,10 +181,34 @@ class OracleRows:
 
 def with_threshold(member: Classifier, cut: float) -> Classifier:
     """Return a classifier that is positive where the score of `OracleRows.ranks` exceeds `cut`."""
-    if isinstance(member, Threshold):
-        return Threshold(member.weights, -cut)
+    match member:
+        case Threshold():
+            return Threshold(member.weights, -cut)
+        case GroupThreshold():
+            return replace(member, thresholds=member.thresholds + cut)
     assert isinstance(member, CostSensitiveClassifier)
     return replace(member, cut=cut)
+
+
+def blend(one: Classifier, other: Classifier, share: float) -> Classifier | None:
+    """Return the classifier at a share of the way to another one, None if their kinds differ.
+
+    Their thresholds are ignored; weights and costs are scaled to length 1 before.
+    """
+    match one, other:
+        case Threshold(), Threshold():
+            return Threshold(_between(one.weights, other.weights, share))
+        case CostSensitiveClassifier(), CostSensitiveClassifier() if one.chances is other.chances:
+            return replace(one, costs=_between(one.costs, other.costs, share), cut=0.0)
+        case GroupThreshold(), GroupThreshold() if one.thresholds.shape == other.thresholds.shape:
+            moved = share * (other.thresholds - one.thresholds)
+            return replace(one, thresholds=one.thresholds + moved)
+    return None
+
+
+def _between(one: Array, other: Array, share: float) -> Array:
+    start, end = (each / (float(np.linalg.norm(each)) or 1.0) for each in (one, other))
+    return start + share * (end - start)
 
 
 class Oracle(Protocol):

@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier, deterministic_variants
+from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
 from ratecli.models.recent import take_rows
@@ -287,20 +287,20 @@ def train_boosted(
     pace = (time.perf_counter() - begun) / (solver.steps + 1)
     progress(f"{solver.steps} trees")
     result = SettingResult(program, player, played, 0, solver.shrink)
-    main = result.stochastic
-    variants = result.variants() | deterministic_variants(main, rng if solver.hashed else None)
-    del variants["uniform"]  # a mixture of all prefixes, which takes long to evaluate
+    judged = problem if seen else problem.on(player.judged.rows)
+    single = result.deterministic(solver, judged)
+    variants = solver.select(result.variants(rng, single))
     status, reason = "solved", ""
     if result.allowed > MAX_EXCESS:
         where = "the training set" if seen else "the held-out rows"
         status = "iteration_limit"
         reason = f"no mixture of prefixes of the trees satisfies all constraints on {where}"
-    trace = tuple(result.trace(pace))
-    judged = None
-    if not seen:
-        rows = problem.on(player.judged.rows)
-        judged = JudgedRows(rows, rows.decisions(main))
-    return Solution(variants, status, reason, result.multipliers(), trace, judged)
+    elif single.violation and not solver.randomize:
+        status, reason = single.ending(judged)
+    trace = tuple(result.trace(pace, None if solver.randomize else single))
+    decided = None if seen else judged.decisions(next(iter(variants.values())))
+    unseen = None if decided is None else JudgedRows(judged, decided)
+    return Solution(variants, status, reason, result.multipliers(), trace, unseen)
 
 
 def _play(

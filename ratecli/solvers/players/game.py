@@ -139,10 +139,15 @@ class DescentPlayer(ClassifierPlayer):
     def rates_on_all_rows(self, answers: Sequence[Floats32], used: int) -> list[Array] | None:
         if self.batch is None:
             return None
-        W = pack_lanes(np.hstack([unpack_lanes(each, used) for each in answers]))
+        rates = self.rates_of(np.hstack([unpack_lanes(each, used) for each in answers]))
+        return np.split(rates, len(answers), axis=1)
+
+    def rates_of(self, weights: Array) -> Array:
+        """Return the rates (K, N) of classifiers with weights (d + 1, N) on all rows."""
+        W = pack_lanes(weights)
         yes, _ = self.rows.run(W, np.zeros((len(W), 2 * self.rows.kinds.count, WIDTH), np.float32))
         blocks = np.stack([self.rows.kinds.rates(block) for block in yes])
-        return np.split(unpack_lanes(blocks, len(answers) * used), len(answers), axis=1)
+        return unpack_lanes(blocks, weights.shape[1])
 
     def terms(self, answer: Floats32, rates: Array) -> Array:
         """Return the terms, with hinges instead of counts as upper bounds if `surrogate`.

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator
 
 from ratecli.errors import Diagnostic, InvalidValueError
 from ratecli.rates.analysis import PROGRAM_SHAPES
-from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.base import Progress, RandomizableSolver, Solution, Variant
 from ratecli.solvers.oracles.choice import (
     LINEAR_MODEL,
     OracleOption,
@@ -75,7 +75,7 @@ def check_boosted_model(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class ThreePlayer(Solver):
+class ThreePlayer(RandomizableSolver):
     """Convex and ratio goals as a game of three players (Narasimhan, Cotter, Gupta 2019).
 
     A linear classifier descends on hinge losses. Slack variables stand for the rates in non-affine
@@ -98,8 +98,11 @@ class ThreePlayer(Solver):
 
     With `model: lightgbm`, one booster plays instead of a linear classifier, at the price of about
     one fit. A step adds a tree, fitted to log losses with the prices of decisions as weights, and
-    multipliers follow the true violations. The stochastic classifier is the best mixture of
-    prefixes of the trees and of constant decisions.
+    multipliers follow the true violations.
+
+    The model is the best classifier, with the best threshold, on lines between the members of the
+    best mixture of iterates; for boosted trees, it is the best prefix of the trees. With
+    `randomize`, it is that mixture.
 
     Attributes
     ----------
@@ -152,8 +155,6 @@ class ThreePlayer(Solver):
         How the stochastic classifier is made from the candidates: the best mixture by its own
         `rates`, or by the `metrics` of its members averaged, as published (which differs for
         ratios).
-    hashed
-        Add a variant `hashed`, which picks a member of the mixture by a hash of the row.
     """
 
     model: Annotated[str | dict[str, Any], BeforeValidator(check_boosted_model)] = LINEAR_MODEL
@@ -170,15 +171,16 @@ class ThreePlayer(Solver):
     rates: Literal["true", "surrogate"] = "true"
     radius: LearningRate | None = None
     shrink: Literal["rates", "metrics"] = "rates"
-    hashed: bool = False
 
-    version: ClassVar[int] = 10
+    version: ClassVar[int] = 11
+    offers: ClassVar[Collection[Variant]] = get_args(Variant)
     one_sided: ClassVar[bool] = True
     streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None, "model": LINEAR_MODEL}
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         defaults: Mapping[str, Any] = RESPONSE_DEFAULTS if self.oracle else DESCENT_DEFAULTS
         if self.boosted:
             if self.oracle is not None:

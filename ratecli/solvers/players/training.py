@@ -14,7 +14,8 @@ import numpy as np
 from scipy.stats import rankdata
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import MixtureClassifier, deterministic_variants
+from ratecli.models.composed import MixtureClassifier, mixture_variants
+from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import split_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
@@ -26,6 +27,7 @@ from ratecli.solvers.hull.forms import (
     RatePoints,
     RateProgram,
 )
+from ratecli.solvers.hull.single import SingleChoice, best_of_members, best_single
 from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
 from ratecli.solvers.players.blocks import WIDTH
@@ -51,6 +53,8 @@ MAX_PROMISED = 0.01
 """Largest improvement by another answer of an oracle that a solved game may leave."""
 MAX_PAIRS = 10_000
 """Largest number of pairs of rates that are compared, as of 100 groups."""
+LINE_POINTS = 33
+"""Number of classifiers on a line that are measured on streamed rows."""
 SHRINK_GAP = 1e-5
 SHRINK_SLACK = 1e-6
 """Added to the smallest attainable violation: keeps the loosened program feasible when rounded."""
@@ -136,15 +140,18 @@ def _best_solution(
         return Solution({}, "diverged", f"the weights became infinite: lower {rates}")
     kept = [each for each in results if not each.allowed] or results
     chosen = kept[0] if problem.validation is None else _best_setting(kept, problem.validation)
-    main, settings = chosen.stochastic, solver.settings()
-    derived = deterministic_variants(main, rng if solver.hashed else None)
-    variants = chosen.variants() | derived
+    settings, single = solver.settings(), chosen.deterministic(solver, problem)
+    variants = solver.select(chosen.variants(rng, single))
+    main = next(iter(variants.values()))
     status, reasons = "solved", list[str]()
     if len(settings) > 1:
         setting = settings[chosen.lane % len(settings)]
         shown = ", ".join(f"{key} {value:g}" for key, value in setting.items())
         reasons.append(f"chosen on validation rows: {shown}")
-    if problem.violation(main) > MAX_EXCESS:
+    if single.violation and not solver.randomize and not chosen.allowed:
+        status, reason = single.ending(problem)
+        reasons.append(reason)
+    elif problem.violation(main) > MAX_EXCESS:
         status = "iteration_limit"
         missed = f"after {solver.steps} steps no mixture of classifiers satisfies all constraints"
         reasons.append(missed if chosen.allowed else UNDEFINED_RATIO_REASON)
@@ -154,7 +161,7 @@ def _best_solution(
             f"after {solver.steps} steps, one more classifier would improve the objective by "
             f"about {promised:.2g}: use 'mixture', which adds it"
         )
-    trace = tuple(chosen.trace(pace))
+    trace = tuple(chosen.trace(pace, None if solver.randomize else single))
     return Solution(variants, status, "; ".join(reasons), chosen.multipliers(), trace)
 
 
@@ -288,14 +295,39 @@ class SettingResult:
         members = [self._classifier(place) for place in used.tolist()]
         return MixtureClassifier.of(members, chances[used])
 
-    def variants(self) -> dict[str, Classifier]:
-        """Return the classifiers of the solution by name."""
+    def deterministic(self, solver: ThreePlayer, problem: Problem) -> SingleChoice:
+        """Return the best classifier near the mixture.
+
+        It is the best iterate if the solver does not want a deterministic variant. Classifiers on
+        lines between it and the mixture's members are measured in one pass over streamed rows.
+        """
+        single, k = self._classifier(self.single), self.single
+        members = (*self.stochastic.members, single)
+        if "deterministic" not in solver.wanted:
+            violation, objective = float(self.violations[k]), float(self.objectives[k])
+            return SingleChoice(violation, objective, single)
+        if isinstance(self.player, DescentPlayer) and problem.stream is not None:
+            ends = np.array(
+                [np.append(m.weights, m.bias) for m in members if isinstance(m, Threshold)]
+            )
+            shares = np.linspace(0, 1, LINE_POINTS)[:, None, None]
+            lines = ((1 - shares) * ends[-1] + shares * ends).reshape(-1, ends.shape[1])
+            lines = lines.astype(np.float32).astype(float)  # as they are measured
+            key, k = self.program.best_point(self.player.rates_of(lines.T), MAX_EXCESS)
+            return SingleChoice(*key, Threshold(lines[k, :-1], float(lines[k, -1])))
+        if isinstance(self.player, BestResponsePlayer):
+            return best_single(self.program, self.player.rows, members)
+        return best_of_members(problem, members)
+
+    def variants(
+        self, rng: np.random.Generator, single: SingleChoice
+    ) -> dict[str, Callable[[], Classifier]]:
+        """Return functions that make the classifiers of the solution, by name."""
         counted = np.array([each.prices[0, self.lane] for each in self.played])
-        return {
-            "stochastic": self.stochastic,
-            "deterministic": self._classifier(self.single),
-            "uniform": self._mixture(counted / counted.sum()),
-            "last": self._classifier(-1),
+        return mixture_variants(self.stochastic, rng) | {
+            "deterministic": lambda: single.classifier,
+            "uniform": lambda: self._mixture(counted / counted.sum()),
+            "last": lambda: self._classifier(-1),
         }
 
     def promised(self) -> float:
@@ -318,18 +350,23 @@ class SettingResult:
         owners = self.player.form.owners
         return sum_by_goal(owners, self.played[-1].prices[1 : 1 + len(owners), self.lane])
 
-    def trace(self, pace: float) -> list[dict[str, Any]]:
-        """Return the trace of single iterates; a step of all settings takes `pace` seconds."""
+    def trace(self, pace: float, main: SingleChoice | None) -> list[dict[str, Any]]:
+        """Return the trace of single iterates, and of the main classifier if it is deterministic.
+
+        A step of all settings takes `pace` seconds.
+        """
+        last = self.played[-1].step + 1
+        end = [] if main is None else [(last, main.objective, main.violation)]
+        steps = [each.step for each in self.played]
+        rows = [*zip(steps, self.objectives, self.violations, strict=True), *end]
         return [
             {
-                "iteration": each.step,
+                "iteration": step,
                 "objective": float(objective),
                 "violation": float(violation),
-                "seconds": (each.step + 1) * pace,
+                "seconds": (step + 1) * pace,
             }
-            for each, objective, violation in zip(
-                self.played, self.objectives, self.violations, strict=True
-            )
+            for step, objective, violation in rows
         ]
 
 
