@@ -92,7 +92,7 @@ def test_training_is_repeated_on_two_of_three_folds_and_judged_on_the_third():
 def test_an_excess_is_judged_at_the_margin_that_is_used():
     """With a tighter rule, a model uses more of the features that are like a group by chance."""
     given = mimicking_rows(0, 1500, 60)
-    search = search_of(given, Mixture())
+    search = search_of(given, Mixture(randomize=True))
     found = [search.rehearse(np.full(1, by)) for by in (0.0, 0.08, 0.16)]
     excess = [float(each.unseen[0] - each.plain[0]) for each in found]
     assert excess[0] < excess[1] < excess[2]
@@ -374,7 +374,7 @@ def test_candidates_with_an_aim_pass_the_safety_test_more_often():
 def test_bolder_candidates_have_less_and_less_margin():
     """The last one is that of the constraints as they are."""
     given, _ = with_a_test(0)
-    found = guarded(given, aim=0.9, solver=Mixture())
+    found = guarded(given, aim=0.9, solver=Mixture(randomize=True))
     path = [first(found), *(next(iter(each.values())) for each in found.bolder)]
     worst = np.array([given.violation(each) for each in path])
     slack = [given.violations(given.rates.rates(given.decisions(each)))["p"] for each in path]
@@ -431,7 +431,7 @@ def test_infinite_bound_does_not_tighten_without_end():
 def test_undefined_constraint_counts_as_violated():
     """Three groups cannot all be 0.45 of the positives, unless there are none."""
     given = split_problem(0, Rules({"s": "min(share, by=g) >= 0.45"}))
-    found = guarded(given, "validation")
+    found = guarded(given, "validation", solver=Mixture(randomize=True))
     assert not first(found).decide(given.X).any()
     assert given.violation(first(found)) == 1.0
     assert found.reason == "'s' is violated by 1 on validation rows"
