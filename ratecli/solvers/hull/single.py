@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from ratecli.models.base import Array, Classifier
@@ -77,7 +78,8 @@ def best_single(
     nearly the same ones. So the search moves from the best classifier towards or away from each
     other one, as long as that helps, and then by half as much. All thresholds are tried each time.
     """
-    best = min((with_best_threshold(program, rows, each) for each in others), key=_key)
+    by_goals = attrgetter("key")
+    best = min((with_best_threshold(program, rows, each) for each in others), key=by_goals)
     share, tried = FIRST_SHARE if moving and len(others) > 1 else 0.0, 0
     while share >= LAST_SHARE and tried < MAX_MOVES:
         before = best.key
@@ -86,10 +88,6 @@ def best_single(
                 moved = blend(best.classifier, other, step)
                 if moved is not None:
                     tried += 1
-                    best = min(best, with_best_threshold(program, rows, moved), key=_key)
+                    best = min(best, with_best_threshold(program, rows, moved), key=by_goals)
         share = share if best.key < before else share / 2
-    return min(start or best, best, key=_key)
-
-
-def _key(choice: SingleChoice) -> tuple[float, float]:
-    return choice.key
+    return min(start or best, best, key=by_goals)
