@@ -42,7 +42,7 @@ DEFAULT_LEVEL = 0.9
 """Level of constraints that hold on new rows."""
 FOLDS = 3
 """Number of folds in which the training is repeated."""
-BIAS_SHARES = (0.78, 1.0)
+BIAS_SHARES = (0.7, 0.97)
 """Smallest and largest excess on new rows of a model of all rows, by that of models of two folds.
 
 The share grows with the excess in standard errors: 0.61 to 0.76 up to 3.3 of them, 0.75 to 1.03 up
@@ -50,7 +50,7 @@ to 5 and 0.87 to 0.97 beyond, for linear models of 6 to 100 features and 1,500 t
 few features, the excess is inversely proportional to the number of rows. With many, the features
 that are like a group by chance do most of what the constraint asks for, whatever the number.
 """
-SHARE_AT_NONE, SHARE_PER_ERROR = 0.56, 0.09
+SHARE_AT_NONE, SHARE_PER_ERROR = 0.58, 0.06
 """The share between these two is this number plus a multiple of the standard errors."""
 PATH_STEPS = 15
 """Number of equal steps from no margin to the one that passes a safety test as often as `aim`."""
@@ -62,12 +62,18 @@ MAX_SPARE_ROOM = 1e-3
 """Largest unneeded slack that a tightened constraint may end with."""
 SPARE_SHARE = 0.05
 """The same as a share of what the judge adds to the constraint."""
-FIRST_SLOPE = 0.8
-"""Assumed decrease of a violation on new rows per unit of tightening: the rest is lost to bias."""
+BIAS_PER_ROOT, MAX_FIRST_STEP = 0.45, 5.0
+"""First amounts that are tried in folds, in what the judge adds to the model of all rows: 1 and the
+first number per root of the number of features, about what the bias was, up to the second number.
+"""
+SLOPE_LOST, MAX_BIAS = 0.4, 1.4
+"""A unit of tightening lowers a violation on new rows by 1 less this share of the bias per unit of
+tightening, which counts up to a maximum: the bias grows with the amounts, but less than they do.
+"""
 MIN_SLOPE, MAX_SLOPE = 0.3, 1.5
 """Smallest and largest such decrease that is inferred from two amounts."""
-MAX_EXTRAPOLATION = 0.75
-"""A step that is at most this share of the one before is not judged, but follows the same line."""
+MAX_EXTRAPOLATION = 0.6
+"""Larger amounts are not judged if the step to them is at most this multiple of the one before."""
 CONSTANTS = 21
 """Number of constant chances of a positive decision that are compared with a model."""
 MAX_TRIED_ENTRIES = 10**6
@@ -111,6 +117,7 @@ def solve_with_margin(
     progress: Progress = lambda _: None,
     *,
     path: bool = True,
+    tries_others: bool = True,
 ) -> Solution:
     """Solve the problem with constraints tightened until they hold as `guard` requires.
 
@@ -145,22 +152,13 @@ def solve_with_margin(
         return solver.solution(problem, rng, progress)
     rows = _judging_rows(guard, problem)
     judge: Judge = NormalJudge(guard.level)
-    if guard.holds == "new_rows" and problem.stream is None:
-        settled = solver.settled(problem).rough
-        search = _Search(
-            settled,
-            problem,
-            problem,
-            rng,
-            progress,
-            judge,
-            folds=_folds(problem),
-            tries_others=True,
-        )
-        return _rehearsed_solution(search, solver)
     first = solver.solution(problem, rng, progress)
     if not (first.variants and first.status in USABLE_STATUSES):
         return first  # tightening is useless
+    if guard.holds == "new_rows" and problem.stream is None:
+        folds = _folds(problem)
+        search = _Search(solver, problem, problem, rng, progress, judge, folds, tries_others)
+        return _rehearsed_solution(search, first)
     if prepares:
         search = _Search(solver, problem, problem, rng, progress, judge)
         return _with_path(search.solve, first, 0.0, -_margin_of_test(guard, problem, first))
@@ -194,17 +192,16 @@ def _choose_margin(search: _Search, guard: MarginSpec, first: Solution) -> Attem
     return replace(best, solution=found)
 
 
-def _rehearsed_solution(search: _Search, solver: Solver) -> Solution:
-    """Return the solution of all rows with the amounts that hold in folds, or a refusal."""
-    none = np.zeros(len(search.problem.pieces))
-    first = search.rehearse(none)
-    if first is None:
-        alone = solver.solution(search.problem, search.rng, search.progress)
-        return _refuse(search, []) if alone.status in USABLE_STATUSES else alone
-    tried = search.run(first)
-    passed = [each for each in tried if search.is_useful(each) and not each.missed]
+def _rehearsed_solution(search: _Search, first: Solution) -> Solution:
+    """Return the solution of all rows with amounts that hold in folds, or a refusal."""
+    if not search.folds:
+        return _refuse(search, [])
+    tried = search.run(search.judged(first, np.zeros(len(search.problem.pieces))))
+    passed = [each for each in tried[1:] if search.is_useful(each) and not each.missed]
     for each in sorted(passed, key=lambda each: each.objective):
-        solution = replace(search, solver=solver).solve(each.by)
+        if not each.by.any():
+            return first
+        solution = search.solve(each.by, first.near or first.main)
         if solution.status in USABLE_STATUSES and solution.variants:
             return solution
     return _refuse(search, tried)
@@ -241,8 +238,9 @@ def _with_path(
     change = np.asarray(end - start)
     steps = range(-SAFER_STEPS, PATH_STEPS + 1) if change.any() else [0]
     path = list[Mapping[str, Classifier]]()
+    near = found.near or found.main
     for step in steps:
-        solution = solve(start + step / PATH_STEPS * change, found.near or found.main) if step else found
+        solution = solve(start + step / PATH_STEPS * change, near) if step else found
         statuses = {"solved"} if step < 0 else USABLE_STATUSES
         if not step or (solution.variants and solution.status in statuses):
             path.append(solution.variants)
@@ -301,23 +299,49 @@ class _Search:
         tried, last, before, step = [first], first, None, 1.0
         low, high = np.full(len(first.by), -np.inf), np.full(len(first.by), np.inf)
         while len(tried) < MAX_ROUNDS and step >= MIN_STEP and self.is_useful(first):
-            missed = last.upper > MAX_IGNORED_SHORTFALL
-            low, high = np.where(missed, last.by, low), np.where(missed, high, last.by)
-            slopes = _slopes(before, last, FIRST_SLOPE if self.folds else 1.0)
-            start, target = _next_step(last, slopes, low, high)
-            if target is None or np.array_equal(target, last.by):
-                break
+            begins = bool(self.folds) and last is first
+            slopes = self._slopes(first, before, last)
+            if begins:
+                start, target = last.by, _first_step(last, self.problem.X.shape[1])
+            else:
+                missed = last.upper > MAX_IGNORED_SHORTFALL
+                low, high = np.where(missed, last.by, low), np.where(missed, high, last.by)
+                start, target = _next_step(last, slopes, low, high)
+                if np.array_equal(target, last.by):
+                    break
             by = start + step * (target - start)
-            if self.folds and before and (near := _extrapolate(before, last, slopes, by)):
+            near = None if begins else _extrapolate(before or first, last, slopes, by)
+            if self.folds and near:
                 tried.append(near)
                 break
             attempt = self.rehearse(by) if self.folds else self.attempt(by, last)
             tried += [attempt] if attempt else []
             if attempt and self.is_useful(attempt):
-                before, last = last, attempt
+                before, last = (None if begins else last), attempt
             else:
                 step /= 2
         return tried
+
+    def _slopes(self, first: Attempt, before: Attempt | None, last: Attempt) -> Array:
+        """Return by how much less pieces (J,) are violated per unit of tightening.
+
+        It is what the bias suggests, for steps back at least what a comparison with the first
+        attempt shows, of which the bias is taken to be a half; or what the last two attempts show.
+        Beyond both of them, it is the mean of these, because the bias grows less and less.
+        """
+        usual = np.ones(len(last.by))
+        if self.folds:
+            bias = np.maximum(last.unseen + last.bias - last.plain, 0.0)
+            per_unit = bias / np.maximum(last.by, MAX_SPARE_ROOM)
+            usual = 1 - SLOPE_LOST * np.minimum(per_unit, MAX_BIAS)
+            biased = replace(first, upper=first.upper + bias / 2)
+            back = np.maximum(usual, _secant(biased, last, usual))
+            usual = np.where(last.upper > 0, usual, back)
+        if before is None:
+            return usual
+        slopes = _secant(before, last, usual)
+        beyond = (last.upper > 0) == (last.by > before.by)
+        return np.asarray(np.where(beyond, (slopes + usual) / 2, slopes))
 
     def solve(self, by: Array, near: Classifier | None = None) -> Solution:
         """Solve the problem with its constraints tightened by amounts (J,).
@@ -359,9 +383,10 @@ class _Search:
         below 0 counts as 0. None if the training fails in a fold.
         """
         decisions, inside = np.zeros(self.problem.rates.sums.shape[1]), list[Array]()
+        rough = self.solver.settled(self.problem).rough
         for fold in self.folds:
             rng = np.random.default_rng(self.problem.seed)
-            part = replace(self, problem=fold.fitted, rng=rng)
+            part = replace(self, solver=rough, problem=fold.fitted, rng=rng)
             try:
                 solution = part.solve(by, fold.near)
             except FaultError:  # too few rows in a fold, or a fault that all rows show as well
@@ -426,59 +451,58 @@ def _refuse(search: _Search, tried: Sequence[Attempt]) -> Solution:
 
 def _other_algorithms(search: _Search) -> Iterator[str]:
     """Yield algorithms that hold on these rows, of those that are tried at little cost."""
-    problem = search.problem
+    problem, judge = search.problem, search.judge
+    assert isinstance(judge, NormalJudge)
     if not search.tries_others or problem.X.shape[0] * problem.X.shape[1] > MAX_TRIED_ENTRIES:
         return
     for name, other in (("post_shift", PostShift()), ("mixture", Mixture())):
         shapes = {goal.shape for goal in problem.constraints}
         accepts = problem.objective.shape in other.objectives and shapes <= other.constraints
         if accepts and problem.label_range is None and type(other) is not type(search.solver):
-            alone = replace(search, solver=other, folds=_folds(problem), tries_others=False)
-            if _rehearsed_solution(alone, other).variants:
+            guard, rng = MarginSpec("new_rows", judge.level), np.random.default_rng(0)
+            if solve_with_margin(other, guard, problem, rng, tries_others=False).variants:
                 yield f"the algorithm {name}"
 
 
-def _slopes(before: Attempt | None, last: Attempt, usual: float) -> Array:
-    """Return by how much less pieces (J,) are violated per unit of tightening.
+def _secant(before: Attempt, last: Attempt, usual: Array) -> Array:
+    """Return by how much less pieces (J,) are violated per unit between two attempts.
 
-    It is the usual amount, or what two attempts show. Beyond both of them, it is the mean of these,
-    because the bias grows less and less.
+    It is `usual` for pieces whose amounts are about equal.
     """
-    slopes = np.full(len(last.by), usual)
-    if before is None:
-        return slopes
-    moved = last.by - before.by
+    moved, slopes = last.by - before.by, usual.copy()
     changed = np.abs(moved) > MAX_SPARE_ROOM
     np.divide(before.upper - last.upper, moved, out=slopes, where=changed)
-    slopes = np.clip(slopes, MIN_SLOPE, MAX_SLOPE)
-    beyond = (last.upper > 0) == (moved > 0)
-    return np.asarray(np.where(beyond, (slopes + usual) / 2, slopes))
+    return np.asarray(np.clip(slopes, MIN_SLOPE, MAX_SLOPE))
 
 
-def _extrapolate(before: Attempt, last: Attempt, slopes: Array, by: Array) -> Attempt | None:
-    """Return what a small step from the last attempt leads to, None if the step is too large."""
-    step, earlier = by - last.by, last.by - before.by
-    if (np.abs(step) > MAX_EXTRAPOLATION * np.abs(earlier).max()).any():
+def _first_step(first: Attempt, features: int) -> Array:
+    """Return amounts (J,) to begin with in folds, 0 for pieces that have enough slack."""
+    enough = min(1 + BIAS_PER_ROOT * math.sqrt(features), MAX_FIRST_STEP) * first.errors
+    return np.where(first.plain + enough > 0, enough, 0.0)
+
+
+def _extrapolate(earlier: Attempt, last: Attempt, slopes: Array, by: Array) -> Attempt | None:
+    """Return what the line through two attempts says of other amounts, None if they are too far."""
+    step, moved = by - last.by, last.by - earlier.by
+    if (step > MAX_EXTRAPOLATION * np.abs(moved).max()).any():
         return None
-    most = int(np.abs(earlier).argmax())
-    objective = (last.objective - before.objective) * step[most] / earlier[most]
+    most = int(np.abs(moved).argmax())
+    gained = (last.objective - earlier.objective) * step[most] / (moved[most] or 1.0)
     upper = np.asarray(last.upper - slopes * step)
-    return replace(last, by=by, upper=upper, objective=last.objective + objective)
+    return replace(last, by=by, upper=upper, objective=last.objective + gained)
 
 
-def _next_step(
-    attempt: Attempt, slopes: Array, low: Array, high: Array
-) -> tuple[Array, Array | None]:
+def _next_step(attempt: Attempt, slopes: Array, low: Array, high: Array) -> tuple[Array, Array]:
     """Return from where and by how much to tighten pieces (J,) next.
 
-    The amounts are None if the present ones are neither too small nor too large. A violated
+    The amounts are the present ones if these are neither too small nor too large. A violated
     piece is tightened from its present value, because it may have slack. `low` and `high` are the
     last amounts that were too small and large enough; a step past them ends halfway.
     """
     by, missing = attempt.by, attempt.upper
     spare = np.maximum(MAX_SPARE_ROOM, SPARE_SHARE * (missing - attempt.plain))
     if attempt.missed == 0 and not by[missing < -spare].any():
-        return by, None
+        return by, by
     start = np.where(missing > 0, np.maximum(by, -attempt.plain), by)
     more, less = (np.maximum(each + (missing + spare / 2) / slopes, 0.0) for each in (start, by))
     # brackets may be out of date: other pieces were tightened by other amounts then

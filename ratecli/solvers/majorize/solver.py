@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # numpy is slow to import
 
     from ratecli.solvers.problem import Problem
 
-ROUGH_ITERATIONS, ROUGH_GAP = 3, 1e-3
+ROUGH_ITERATIONS, ROUGH_GAP = 6, 1e-3
 """Iterations and gap with which the training is repeated to judge a margin."""
 
 

@@ -159,10 +159,12 @@ class OracleRows:
 
     def cut_rates(self, scores: Array) -> tuple[Array, Array]:
         """Return all thresholds (T,) on scores (m,), and the rates (K, T) of deciding by each."""
-        cuts = Thresholds.of(scores)
-        sums = np.empty((self.shares.shape[0], len(cuts.values)))
+        cuts, shares = Thresholds.of(scores), self.shares
+        sums = np.empty((shares.shape[0], len(cuts.values)))
         for q, own in enumerate(sums):  # one after another, to need less memory
-            own[:] = cuts.positive_sums(self.shares[[q]].toarray()[0])
+            part, weights = slice(*shares.indptr[q : q + 2]), np.zeros(len(scores))
+            weights[shares.indices[part]] = shares.data[part]
+            own[:] = cuts.positive_sums(weights)
         return cuts.values, self.kinds.rates(sums)
 
     def kind_costs(self, prices: Array) -> Array:
