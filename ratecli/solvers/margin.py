@@ -441,12 +441,9 @@ def _refuse(search: _Search, tried: Sequence[Attempt]) -> Solution:
         return Solution({}, "no_solution_found", reason)
     _, worst = worst_piece(problem, min(useful, key=lambda each: each.missed))
     helps = [*what_would_help(problem, judge, useful, where=where), *_other_algorithms(search)]
-    return Solution(
-        {},
-        "no_solution_found",
-        f"no model that is better than a constant {kind} makes {worst} hold {wanted}; each of "
-        f"these would help: {', '.join(helps)}",
-    )
+    listed = " or ".join([*filter(None, [", ".join(helps[:-1])]), helps[-1]])
+    reason = f"no model makes {worst} hold {wanted} and is better than a constant {kind}"
+    return Solution({}, "no_solution_found", f"{reason}; any of these would help: {listed}")
 
 
 def _other_algorithms(search: _Search) -> Iterator[str]:

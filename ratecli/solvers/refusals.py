@@ -77,10 +77,10 @@ def _looser_limit(problem: Problem, attempt: Attempt) -> str:
     rule = parse_constraint(goal.text)
     numbers = [each.value for each in rule.operands if isinstance(each, NumberLiteral)]
     if len(numbers) != 1 or len(rule.operands) != 2:
-        return f"a limit for {goal.name!r} that is looser by {by:.2g}"
+        return f"a limit that is looser by {by:.2g}"
     upper = (rule.ops[0] == "<=") == isinstance(rule.operands[1], NumberLiteral)
     limit = numbers[0] + by if upper else numbers[0] - by
-    return f"a limit of {limit:.3g} instead of {numbers[0]:g} for {goal.name!r}"
+    return f"a limit of {limit:.3g} instead of {numbers[0]:g}"
 
 
 def _small_group(problem: Problem, attempt: Attempt) -> Iterator[str]:

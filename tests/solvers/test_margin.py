@@ -99,16 +99,18 @@ def test_an_excess_is_judged_at_the_margin_that_is_used():
     assert [each.plain[0] for each in found] == pytest.approx([0.0, -0.08, -0.16], abs=0.01)
 
 
-def mimicking_rows(seed: int, n: int, d: int) -> Problem:
-    """A table of d normal features, the first of which differs by group, and a ratio of .8."""
+FOUR_FIFTHS = "positive_rate[g=a] >= 0.8 * positive_rate[g=b]"
+
+
+def mimicking_rows(seed: int, n: int, d: int, rule: str = FOUR_FIFTHS) -> Problem:
+    """A table of d normal features, the first of which differs by group."""
     rng = np.random.default_rng(seed)
     rare, X = rng.random(n) < 0.3, rng.normal(size=(n, d))
     X[rare, 0] -= 0.7
     score = X[:, 0] + 0.8 * X[:, 1] - 0.6 * X[:, 2] + 0.4 * X[:, 3]
     label = (rng.random(n) < 1 / (1 + np.exp(-score))).astype(float)
-    rule = {"p": "positive_rate[g=a] >= 0.8 * positive_rate[g=b]"}
     rows = Rows(X, label, np.where(rare, "a", "b").astype(object))
-    return replace(problem(rows, Rules(rule)), seed=seed)
+    return replace(problem(rows, Rules({"p": rule})), seed=seed)
 
 
 @pytest.mark.slow
@@ -134,6 +136,24 @@ def test_promises_hold_where_features_are_like_a_group_by_chance(name, n, d):
     assert np.mean(plain) < 0.5
     assert len(kept) >= 27
     assert sum(kept) >= stats.binom.ppf(0.01, len(kept), 0.9)
+
+
+def test_a_refusal_names_a_limit_and_an_algorithm_with_which_the_rule_holds():
+    given = mimicking_rows(1, 4000, 10, "abs(tpr[g=a] - tpr[g=b]) <= 0.05")
+    found = guarded(given, "new_rows", level=0.9)
+    assert found.status == "no_solution_found"
+    limit = float(re.search(r"a limit of ([0-9.]+) instead of 0.05", found.reason)[1])
+    assert 0.05 < limit < 0.2
+    looser = mimicking_rows(1, 4000, 10, f"abs(tpr[g=a] - tpr[g=b]) <= {limit}")
+    assert guarded(looser, "new_rows", level=0.9).variants
+    assert found.reason.endswith("the algorithm post_shift")
+    assert guarded(given, "new_rows", level=0.9, solver=PostShift()).variants
+
+
+def test_a_random_constant_decision_is_one_that_a_model_must_beat():
+    given = problem(smooth_rows(0), Rules({"p": "0.4 <= positive_rate <= 0.6"}))
+    errors = [given.value_of(np.full(len(given.X), chance)) for chance in (0.4, 0.5, 0.6)]
+    assert _best_constant(given, given, NormalJudge()) == pytest.approx(min(errors))
 
 
 def test_what_is_easy_is_not_refused():
@@ -215,7 +235,7 @@ def test_too_few_rows_for_a_margin_are_no_solution():
         assert guarded(given).status == "solved"
         found = guarded(given, "new_rows", level=0.99)
         assert (found.status, bool(found.variants)) == (status, status == "solved")
-        assert ("of these would help: a limit of" in found.reason) == (copies == 1)
+        assert ("any of these would help: a limit of" in found.reason) == (copies == 1)
 
 
 def test_a_model_no_better_than_a_constant_does_not_call_for_more_rows():
@@ -322,7 +342,9 @@ def test_margin_never_returns_a_model_worse_than_a_constant(rule, name, sample):
     else:
         assert found.status == "no_solution_found"
         rates = {"odds": r" \([ft]pr\[g = [ac]\], [ft]pr\[g = [ac]\]\)"}.get(rule, "")  # of four
-        start = f"no model that is better than a constant decision makes 'p'{rates} hold on new "
+        start = (
+            f"no model makes 'p'{rates} hold on new rows with probability 0.95 and is better than "
+        )
         assert re.match(start, found.reason)
 
 
