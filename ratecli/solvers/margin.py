@@ -45,8 +45,8 @@ FOLDS = 3
 BIAS_SHARES = (0.7, 0.97)
 """Smallest and largest excess on new rows of a model of all rows, by that of models of two folds.
 
-The share grows with the excess in standard errors: 0.61 to 0.76 up to 3.3 of them, 0.75 to 1.03 up
-to 5 and 0.87 to 0.97 beyond, for linear models of 6 to 100 features and 1,500 to 12,000 rows. With
+The share grows with the excess in standard errors: 0.60 to 0.76 up to 3.3 of them, 0.75 to 1.03 up
+to 5 and 0.86 to 0.97 beyond, for linear models of 6 to 100 features and 1,500 to 12,000 rows. With
 few features, the excess is inversely proportional to the number of rows. With many, the features
 that are like a group by chance do most of what the constraint asks for, whatever the number.
 """
@@ -76,8 +76,8 @@ MAX_EXTRAPOLATION = 0.6
 """Larger amounts are not judged if the step to them is at most this multiple of the one before."""
 CONSTANTS = 21
 """Number of constant chances of a positive decision that are compared with a model."""
-MAX_TRIED_ENTRIES = 10**6
-"""Largest number of features in all rows for which a refusal tries other algorithms."""
+MAX_TRIED_ENTRIES, MAX_TRIED_PIECES = 10**6, 6
+"""Largest numbers of features in all rows, and of pieces, with which a refusal tries algorithms."""
 INFEASIBLE_PROGRAM = 2
 """Status with which `linprog` reports that a problem is infeasible."""
 Holds = Literal["train", "validation", "new_rows"]
@@ -117,13 +117,13 @@ def solve_with_margin(
     progress: Progress = lambda _: None,
     *,
     path: bool = True,
-    tries_others: bool = True,
 ) -> Solution:
     """Solve the problem with constraints tightened until they hold as `guard` requires.
 
     On new rows, the main classifier must satisfy `violation + c * error <= 0` for each piece of a
     constraint. The violation is estimated by training again with the same amounts, on all but one
-    of `FOLDS` folds of the rows, and deciding the rows of the other (see `_Search.rehearse`).
+    of `FOLDS` folds of the rows, and deciding the rows of the other (see `_Search.rehearse`). The
+    last amounts may be read off the line through two attempts instead (see `_extrapolate`).
     `error` is the standard error by the delta method times `EXTRA_NOISE`, and c is such that all
     pieces hold together with probability `level` (see `judges`). Streamed rows, which are many for
     each parameter, are judged by the model of all rows; so are validation rows.
@@ -138,8 +138,9 @@ def solve_with_margin(
     judge accepts.
 
     With an `aim` and `path`, this model is one of several candidates for the safety test (see
-    `_with_path`). A solver with `needs_safety_test` finds its own margin; only candidates are
-    added. Solvers that do not enforce constraints run unchanged.
+    `_with_path`). Without `path`, a refusal does not try other algorithms. A solver with
+    `needs_safety_test` finds its own margin; only candidates are added. Solvers that do not enforce
+    constraints run unchanged.
 
     Raises
     ------
@@ -157,7 +158,7 @@ def solve_with_margin(
         return first  # tightening is useless
     if guard.holds == "new_rows" and problem.stream is None:
         folds = _folds(problem)
-        search = _Search(solver, problem, problem, rng, progress, judge, folds, tries_others)
+        search = _Search(solver, problem, problem, rng, progress, judge, folds, tries_others=path)
         return _rehearsed_solution(search, first)
     if prepares:
         search = _Search(solver, problem, problem, rng, progress, judge)
@@ -429,18 +430,22 @@ def _refuse(search: _Search, tried: Sequence[Attempt]) -> Solution:
     kind = "decision" if problem.label_range is None else "prediction"
     wanted = f"on new rows with probability {judge.level:g}"
     where = "training" if search.rows is problem else "validation"
-    useful = [each for each in tried if search.is_useful(each)]
     if not tried:
         reason = f"there are too few {where} rows to judge whether the constraints hold {wanted}"
         return Solution({}, "no_solution_found", f"{reason}: use more, or merge groups")
-    if not useful:
+    if not search.is_useful(tried[0]):
         reason = (
             f"even without a margin, the model is no better than a constant {kind} that satisfies "
             f"the constraints {wanted}: use a looser limit"
         )
         return Solution({}, "no_solution_found", reason)
-    _, worst = worst_piece(problem, min(useful, key=lambda each: each.missed))
-    helps = [*what_would_help(problem, judge, useful, where=where), *_other_algorithms(search)]
+    # the first attempt has no bias if there are folds
+    useful = [each for each in tried[bool(search.folds) :] if search.is_useful(each)]
+    _, worst = worst_piece(problem, min(useful or tried, key=lambda each: each.missed))
+    helps = ["a looser limit", f"more {where} rows"]
+    if useful:
+        helps = [*what_would_help(problem, judge, useful, where=where)]
+    helps += _other_algorithms(search)
     listed = " or ".join([*filter(None, [", ".join(helps[:-1])]), helps[-1]])
     reason = f"no model makes {worst} hold {wanted} and is better than a constant {kind}"
     return Solution({}, "no_solution_found", f"{reason}; any of these would help: {listed}")
@@ -450,14 +455,15 @@ def _other_algorithms(search: _Search) -> Iterator[str]:
     """Yield algorithms that hold on these rows, of those that are tried at little cost."""
     problem, judge = search.problem, search.judge
     assert isinstance(judge, NormalJudge)
-    if not search.tries_others or problem.X.shape[0] * problem.X.shape[1] > MAX_TRIED_ENTRIES:
+    is_cheap = problem.X.size <= MAX_TRIED_ENTRIES and len(problem.pieces) <= MAX_TRIED_PIECES
+    if not (search.tries_others and is_cheap):
         return
     for name, other in (("post_shift", PostShift()), ("mixture", Mixture())):
         shapes = {goal.shape for goal in problem.constraints}
         accepts = problem.objective.shape in other.objectives and shapes <= other.constraints
         if accepts and problem.label_range is None and type(other) is not type(search.solver):
             guard, rng = MarginSpec("new_rows", judge.level), np.random.default_rng(0)
-            if solve_with_margin(other, guard, problem, rng, tries_others=False).variants:
+            if solve_with_margin(other, guard, problem, rng, path=False).variants:
                 yield f"the algorithm {name}"
 
 
