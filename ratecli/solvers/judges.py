@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 from ratecli.models.base import Array
 from ratecli.rates.analysis import Goal
 from ratecli.rates.matrix import PRIOR_ROWS, unseen_variance
-from ratecli.rates.tangent import any_undefined, parts_of, tangent, values
+from ratecli.rates.tangent import any_undefined, parts_of, values
 from ratecli.solvers.base import JudgedRows, Solution
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.prediction import predict_safety_test
@@ -157,13 +157,6 @@ class NormalJudge:
             biased = np.zeros(len(each))
             np.add.at(biased, piece[starts], np.maximum.reduceat(high, starts))
         return np.asarray(np.nan_to_num(biased, nan=self.undefined))
-
-    def standard_errors(self, rows: Problem, decisions: Array) -> Array:
-        """Return the standard error (J,) of each piece by its tangent, without `EXTRA_NOISE`."""
-        index, rates = rows.rates.index(), rows.measured(decisions)
-        slopes = np.array([tangent(piece, rates, index).slopes for piece in rows.pieces])
-        variance = ((slopes @ self._covariance(rows, decisions, rates)) * slopes).sum(axis=1)
-        return np.asarray(np.sqrt(np.maximum(variance, 0.0)) / EXTRA_NOISE)
 
     def _covariance(self, rows: Problem, decisions: Array, rates: Array) -> Array:
         """Return the covariance (K, K) of the rates on new rows."""

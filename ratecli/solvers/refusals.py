@@ -48,9 +48,8 @@ def what_would_help(
     nearest = min(useful, key=lambda each: each.missed)
     yield _looser_limit(problem, nearest)
     for level in LOWER_LEVELS:
-        lower = (replace(judge, level=level, bias=each.bias) for each in useful)
-        passed = (j(*each.judged).max() for j, each in zip(lower, useful, strict=True))
-        if level < (judge.level or 0) and min(passed) <= MAX_IGNORED_SHORTFALL:
+        uppers = [replace(judge, level=level, bias=each.bias)(*each.judged) for each in useful]
+        if level < (judge.level or 0) and min(map(np.max, uppers)) <= MAX_IGNORED_SHORTFALL:
             yield f"level: {level:g}"
             break
     yield from _small_group(problem, nearest)
@@ -86,15 +85,10 @@ def _looser_limit(problem: Problem, attempt: Attempt) -> str:
 def _small_group(problem: Problem, attempt: Attempt) -> Iterator[str]:
     """Yield the advice to merge the smallest group of the worst piece if it is small."""
     worst, _ = worst_piece(problem, attempt)
-    rates, n = problem.rates, problem.rates.sums.shape[1]
-    index = rates.index()
-    sizes = {
-        str(leaf.where.visible): problem.slices[str(leaf.where.visible)].sum()
-        for leaf in ex.leaves(problem.pieces[worst])
-        if leaf.where.visible.atoms and leaf in index
-    }
-    if sizes and min(sizes.values()) < MIN_SHARE * n:
-        text = min(sizes, key=lambda each: sizes[each])
+    texts = {str(leaf.where.visible) for leaf in ex.leaves(problem.pieces[worst])}
+    sizes = {text: int(problem.slices[text].sum()) for text in texts if text in problem.slices}
+    text = min(sizes, key=lambda each: sizes[each], default="")
+    if text and sizes[text] < MIN_SHARE * problem.rates.sums.shape[1]:
         yield f"a group that is larger than '{text}' ({sizes[text]} rows)"
 
 

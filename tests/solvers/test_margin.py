@@ -102,10 +102,12 @@ def test_an_excess_is_judged_at_the_margin_that_is_used():
 FOUR_FIFTHS = "positive_rate[g=a] >= 0.8 * positive_rate[g=b]"
 
 
-def mimicking_rows(seed: int, n: int, d: int, rule: str = FOUR_FIFTHS) -> Problem:
+def mimicking_rows(
+    seed: int, n: int, d: int, rule: str = FOUR_FIFTHS, share: float = 0.3
+) -> Problem:
     """A table of d normal features, the first of which differs by group."""
     rng = np.random.default_rng(seed)
-    rare, X = rng.random(n) < 0.3, rng.normal(size=(n, d))
+    rare, X = rng.random(n) < share, rng.normal(size=(n, d))
     X[rare, 0] -= 0.7
     score = X[:, 0] + 0.8 * X[:, 1] - 0.6 * X[:, 2] + 0.4 * X[:, 3]
     label = (rng.random(n) < 1 / (1 + np.exp(-score))).astype(float)
@@ -148,6 +150,13 @@ def test_a_refusal_names_a_limit_and_an_algorithm_with_which_the_rule_holds():
     assert guarded(looser, "new_rows", level=0.9).variants
     assert found.reason.endswith("the algorithm post_shift")
     assert guarded(given, "new_rows", level=0.9, solver=PostShift()).variants
+
+
+def test_a_refusal_names_a_group_that_is_too_small():
+    given = mimicking_rows(3, 700, 6, share=0.03)
+    found = guarded(given, "new_rows", level=0.9)
+    size = given.slices["g = a"].sum()
+    assert f"a group that is larger than 'g = a' ({size} rows)" in found.reason
 
 
 def test_a_random_constant_decision_is_one_that_a_model_must_beat():
