@@ -3,7 +3,7 @@
 Each cell is a data set, a goal, an algorithm and a share of training rows. All other rows are the
 new rows. For each cell, over splits:
 
-answers     trials of `holds: new_rows` with a model; the others say how many rows are needed
+answers     trials of `holds: new_rows` with a model; the others say what would help
 holds       share of models that satisfy the constraint on the new rows, by `holds: train` and by
             `holds: new_rows`, and the same corrected for the noise of the new rows: parts of a
             violation are taken to be normal, with the variance over splits less the mean squared

@@ -87,8 +87,8 @@ class RateConstrainedClassifier(RateScoreMixin, RateConstrainedEstimator):
     holds : {"train", "new_rows"}, default="train"
         Where constraints have to hold: on the rows of `fit`, or with probability `level` on new
         rows, which means in the population of these rows. The rules are then tightened on the rows
-        of `fit`. If there are too few rows for that, `fit` raises NoSolutionFoundError, which says
-        how many are needed.
+        of `fit`. If only models no better than a constant decision hold then, `fit` raises
+        NoSolutionFoundError, which says what would help.
     level : float, default=None
         Above 0.5 and below 1. None is 0.9 for new rows.
     safety : dict, default=None

@@ -196,8 +196,8 @@ class Experiment(Spec):
         "train",
         description="The rows on which algorithms make constraints hold: the training rows, the "
         "validation rows, or new rows, which means the population of the training rows. For other "
-        "rows than training rows, constraints are tightened on these. With too few rows for that, "
-        "the trial ends as no_solution_found.",
+        "rows than training rows, constraints are tightened. If only models no better than a "
+        "constant decision hold then, the trial ends as no_solution_found.",
     )
     level: Level | None = Field(
         None,
