@@ -61,26 +61,26 @@ def pages() -> dict[Path, str]:
 
 MEASURED_ROWS = (1_000, 100_000, 10_000_000)
 TRAINED = {
-    "post_shift": ("any", "yes", "random for few scores", (0.03, 0.28, 63)),
-    "mixture": ("any", "no", "random", (0.05, 1.28, 257)),
-    "majorize": ("linear", "no", "not random", (0.17, 2.73, 595)),
-    "three_player": ("linear, boosted trees", "no", "random", (0.55, 20.05, None)),
-    "seldonian": ("linear", "no", "random", (0.05, 0.33, 33)),
+    "post_shift": ("any", "yes", "with `randomize`", (0.03, 0.28, 63)),
+    "mixture": ("any", "no", "with `randomize`", (0.05, 1.28, 257)),
+    "majorize": ("linear", "no", "with `randomize`", (0.17, 2.73, 595)),
+    "three_player": ("linear, boosted trees", "no", "with `randomize`", (0.55, 20.05, None)),
+    "seldonian": ("linear", "no", "unless `decisions: deterministic`", (0.05, 0.33, 33)),
     "least_squares": (
         "linear, regressors of scikit-learn, LightGBM, XGBoost",
         "no",
-        "not random",
+        "no",
         (0.01, 0.13, 22),
     ),
-    "thresholded": ("any", "no", "not random", (0.03, 0.31, 66)),
-    "exponentiated_gradient": ("scikit-learn", "no", "random", (0.16, 1.06, 205)),
-    "coco": ("linear", "yes", "random", (0.28, 2.39, None)),
-    "zafar": ("linear", "no", "not random", (0.05, 0.63, None)),
-    "unconstrained": ("any", "no", "not random", (0.02, 0.36, 73)),
+    "thresholded": ("any", "no", "no", (0.03, 0.31, 66)),
+    "exponentiated_gradient": ("scikit-learn", "no", "with `randomize`", (0.16, 1.06, 205)),
+    "coco": ("linear", "yes", "with `randomize`", (0.28, 2.39, None)),
+    "zafar": ("linear", "no", "no", (0.05, 0.63, None)),
+    "unconstrained": ("any", "no", "no", (0.02, 0.36, 73)),
     "audit": ("the deployed one", "no", "as it is", (0.03, 0.24, 18)),
-    "balanced_tree": ("a filter of rows", "no", "random", (0.05, 0.39, 57)),
-    "qp_proxy": ("a filter of rows", "no", "random", (0.02, 0.25, 39)),
-    "naive_proxy": ("a filter of rows", "no", "random", (0.02, 0.34, 50)),
+    "balanced_tree": ("a filter of rows", "no", "yes", (0.05, 0.39, 57)),
+    "qp_proxy": ("a filter of rows", "no", "yes", (0.02, 0.25, 39)),
+    "naive_proxy": ("a filter of rows", "no", "yes", (0.02, 0.34, 50)),
 }
 """What each algorithm trains, whether its decisions depend on the groups in the constraints, whether
 they are random, and the processor time of a trial on `MEASURED_ROWS` rows of ten features
@@ -92,7 +92,7 @@ def choices() -> str:
     """The page about the choice of an algorithm, which ends with a table made of the code."""
     from ratecli.experiment.choices import CHOICES  # noqa: PLC0415
 
-    heads = ["algorithm", "chosen", "model", "uses groups", "decisions", "limits"]
+    heads = ["algorithm", "chosen", "model", "uses groups", "random decisions", "limits"]
     heads += [f"{n:,}" for n in MEASURED_ROWS]
     rows = []
     for name, (use, limits) in CHOICES.items():

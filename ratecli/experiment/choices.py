@@ -14,8 +14,8 @@ CHOICES = {
         "boosted trees and forests need a fit for each group and label",
     ),
     "majorize": (
-        "if the method of Goh et al. 2016 is wanted: one linear model",
-        "affine rules only; a local optimum, mostly worse than that of `mixture`",
+        "if a linear model has many features and few rows (Goh et al. 2016)",
+        "affine rules only; a local optimum",
     ),
     "three_player": (
         "if the table is larger than memory",
