@@ -31,7 +31,7 @@ from ratecli.solvers.judges import (
 )
 from ratecli.solvers.oracles.unseen import folds_of
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.refusals import what_would_help, worst_piece
+from ratecli.solvers.refusals import small_group, what_would_help, worst_piece
 from ratecli.solvers.seldonian.scores import mean_label
 
 GUARD_VERSION = 16
@@ -444,7 +444,7 @@ def _refuse(search: _Search, tried: Sequence[Attempt]) -> Solution:
     # the first attempt has no bias if there are folds
     useful = [each for each in tried[bool(search.folds) :] if search.is_useful(each)]
     _, worst = worst_piece(problem, min(useful or tried, key=lambda each: each.missed))
-    helps = ["a looser limit", f"more {where} rows"]
+    helps = ["a looser limit", *small_group(problem, tried[0]), f"more {where} rows"]
     if useful:
         helps = [*what_would_help(problem, judge, useful, where=where)]
     helps += _other_algorithms(search)

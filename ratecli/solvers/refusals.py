@@ -52,7 +52,7 @@ def what_would_help(
         if level < (judge.level or 0) and min(map(np.max, uppers)) <= MAX_IGNORED_SHORTFALL:
             yield f"level: {level:g}"
             break
-    yield from _small_group(problem, nearest)
+    yield from small_group(problem, nearest)
     rows = nearest.judged.rows
     count = rows.rates.sums.shape[1] if rows.counts is None else round(rows.counts.sum())
     ends = [min(_more_rows(each, *end) for each in useful) for end in (FEWEST, MOST)]
@@ -82,7 +82,7 @@ def _looser_limit(problem: Problem, attempt: Attempt) -> str:
     return f"a limit of {limit:.3g} instead of {numbers[0]:g}"
 
 
-def _small_group(problem: Problem, attempt: Attempt) -> Iterator[str]:
+def small_group(problem: Problem, attempt: Attempt) -> Iterator[str]:
     """Yield the advice to merge the smallest group of the worst piece if it is small."""
     worst, _ = worst_piece(problem, attempt)
     texts = {str(leaf.where.visible) for leaf in ex.leaves(problem.pieces[worst])}
