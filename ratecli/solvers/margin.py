@@ -444,13 +444,14 @@ def _refuse(search: _Search, tried: Sequence[Attempt]) -> Solution:
     # the first attempt has no bias if there are folds
     useful = [each for each in tried[bool(search.folds) :] if search.is_useful(each)]
     _, worst = worst_piece(problem, min(useful or tried, key=lambda each: each.missed))
-    helps = ["a looser limit", *small_group(problem, tried[0]), f"more {where} rows"]
+    verb, helps = "may", ["a looser limit", *small_group(problem, tried[0]), "other features"]
+    helps.append(f"more {where} rows")
     if useful:
-        helps = [*what_would_help(problem, judge, useful, where=where)]
+        verb, helps = "would", [*what_would_help(problem, judge, useful, where=where)]
     helps += _other_algorithms(search)
     listed = " or ".join([*filter(None, [", ".join(helps[:-1])]), helps[-1]])
     reason = f"no model makes {worst} hold {wanted} and is better than a constant {kind}"
-    return Solution({}, "no_solution_found", f"{reason}; any of these would help: {listed}")
+    return Solution({}, "no_solution_found", f"{reason}; any of these {verb} help: {listed}")
 
 
 def _other_algorithms(search: _Search) -> Iterator[str]:
