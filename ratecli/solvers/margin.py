@@ -263,10 +263,9 @@ def _folds(problem: Problem) -> list[_Fold]:
     """Return the folds in which training is repeated; none if some rate has too few rows."""
     if problem.rates.sums.shape[1] < FOLDS:
         return []
-    fold, found = folds_of(problem, FOLDS), []
-    for k in range(FOLDS):
-        fitted, new = (problem.on(np.flatnonzero(side)) for side in (fold != k, fold == k))
-        found.append(_Fold(fitted, new, np.flatnonzero(fold == k)))
+    fold = folds_of(problem, FOLDS)
+    parts = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(FOLDS)]
+    found = [_Fold(problem.on(fitted), problem.on(new), new) for fitted, new in parts]
     return found if all(each.fitted.rates.totals.all() for each in found) else []
 
 
@@ -304,7 +303,9 @@ class _Search:
             begins = bool(self.folds) and last is first
             slopes = self._slopes(first, before, last)
             if begins:
-                start, target = last.by, _first_step(last, self.problem.X.shape[1])
+                bias = 1 + BIAS_PER_ROOT * math.sqrt(self.problem.X.shape[1])
+                enough = min(bias, MAX_FIRST_STEP) * first.errors
+                start, target = last.by, np.where(first.plain + enough > 0, enough, 0.0)
             else:
                 missed = last.upper > MAX_IGNORED_SHORTFALL
                 low, high = np.where(missed, last.by, low), np.where(missed, high, last.by)
@@ -432,26 +433,25 @@ def _refuse(search: _Search, tried: Sequence[Attempt]) -> Solution:
     kind = "decision" if problem.label_range is None else "prediction"
     wanted = f"on new rows with probability {judge.level:g}"
     where = "training" if search.rows is problem else "validation"
-    if not tried:
-        reason = f"there are too few {where} rows to judge whether the constraints hold {wanted}"
-        return Solution({}, "no_solution_found", f"{reason}: use more, or merge groups")
-    if not search.is_useful(tried[0]):
+    reason = f"there are too few {where} rows to judge whether the constraints hold {wanted}"
+    if tried and not search.is_useful(tried[0]):
         reason = (
             f"even without a margin, the model is no better than a constant {kind} that satisfies "
             f"the constraints {wanted}: use a looser limit"
         )
-        return Solution({}, "no_solution_found", reason)
-    # the first attempt has no bias if there are folds
-    useful = [each for each in tried[bool(search.folds) :] if search.is_useful(each)]
-    _, worst = worst_piece(problem, min(useful or tried, key=lambda each: each.missed))
-    verb, helps = "may", ["a looser limit", *small_group(problem, tried[0]), "other features"]
-    helps.append(f"more {where} rows")
-    if useful:
-        verb, helps = "would", [*what_would_help(problem, judge, useful, where=where)]
-    helps += _other_algorithms(search)
-    listed = " or ".join([*filter(None, [", ".join(helps[:-1])]), helps[-1]])
-    reason = f"no model makes {worst} hold {wanted} and is better than a constant {kind}"
-    return Solution({}, "no_solution_found", f"{reason}; any of these {verb} help: {listed}")
+    elif tried:
+        # the first attempt has no bias if there are folds
+        useful = [each for each in tried[bool(search.folds) :] if search.is_useful(each)]
+        worst = worst_piece(problem, min(useful or tried, key=lambda each: each.missed))[1]
+        helps = ["a looser limit", *small_group(problem, tried[0]), "other features"]
+        helps.append(f"more {where} rows")
+        if useful:
+            helps = [*what_would_help(problem, judge, useful, where=where)]
+        helps += _other_algorithms(search)
+        listed = " or ".join([*filter(None, [", ".join(helps[:-1])]), helps[-1]])
+        reason = f"no model makes {worst} hold {wanted} and is better than a constant {kind}"
+        reason += f"; any of these {'would' if useful else 'may'} help: {listed}"
+    return Solution({}, "no_solution_found", reason)
 
 
 def _other_algorithms(search: _Search) -> Iterator[str]:
@@ -465,8 +465,8 @@ def _other_algorithms(search: _Search) -> Iterator[str]:
         shapes = {goal.shape for goal in problem.constraints}
         accepts = problem.objective.shape in other.objectives and shapes <= other.constraints
         if accepts and problem.label_range is None and type(other) is not type(search.solver):
-            guard, rng = MarginSpec("new_rows", judge.level), np.random.default_rng(0)
-            if solve_with_margin(other, guard, problem, rng, path=False).variants:
+            guard = MarginSpec("new_rows", judge.level)
+            if solve_with_margin(other, guard, problem, search.rng, path=False).variants:
                 yield f"the algorithm {name}"
 
 
@@ -479,12 +479,6 @@ def _secant(before: Attempt, last: Attempt, usual: Array) -> Array:
     changed = np.abs(moved) > MAX_SPARE_ROOM
     np.divide(before.upper - last.upper, moved, out=slopes, where=changed)
     return np.asarray(np.clip(slopes, MIN_SLOPE, MAX_SLOPE))
-
-
-def _first_step(first: Attempt, features: int) -> Array:
-    """Return amounts (J,) to begin with in folds, 0 for pieces that have enough slack."""
-    enough = min(1 + BIAS_PER_ROOT * math.sqrt(features), MAX_FIRST_STEP) * first.errors
-    return np.where(first.plain + enough > 0, enough, 0.0)
 
 
 def _extrapolate(earlier: Attempt, last: Attempt, slopes: Array, by: Array) -> Attempt | None:
