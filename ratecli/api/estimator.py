@@ -303,8 +303,9 @@ class RateConstrainedEstimator(MappingParamsEstimator):
             for each in self.certificates_
             if each["variant"] == chosen
         }
-        # no warning after a safety test, which is stronger evidence than training rows
-        if found.read.case.solver.role != "ignores" and not self.bounds_:
+        # a safety test, or rows that the model has not seen, are stronger evidence
+        is_judged = bool(self.bounds_) or (solution.judged is not None and ending.status == "ok")
+        if found.read.case.solver.role != "ignores" and not is_judged:
             self._doubt(kind if chosen == "estimate" else f"{chosen} {kind}")
         constant = (ending.info.get(BEST_CONSTANT_KEY) or {}).get("train")
         if constant is not None and is_no_better(self.objective_, constant):

@@ -75,12 +75,15 @@ MIN_SLOPE, MAX_SLOPE = 0.3, 1.5
 """Smallest and largest such decrease that is inferred from two amounts."""
 MAX_EXTRAPOLATION = 0.6
 """Larger amounts are not judged if the step to them is at most this multiple of the one before."""
+MAX_CORRECTIONS = 5
+"""Maximum number of corrections of amounts that are not judged."""
 CONSTANTS = 21
 """Number of constant chances of a positive decision that are compared with a model."""
 MAX_TRIED_ENTRIES, MAX_TRIED_PIECES = 10**6, 6
 """Largest numbers of features in all rows, and of pieces, with which a refusal tries algorithms."""
 INFEASIBLE_PROGRAM = 2
 """Status with which `linprog` reports that a problem is infeasible."""
+KNOWN_GROUPS = "post_shift (groups must be known when decisions are made)"
 Holds = Literal["train", "validation", "new_rows"]
 
 
@@ -124,7 +127,7 @@ def solve_with_margin(
     On new rows, the main classifier must satisfy `violation + c * error <= 0` for each piece of a
     constraint. The violation is estimated by training again with the same amounts, on all but one
     of `FOLDS` folds of the rows, and deciding the rows of the other (see `_Search.rehearse`). The
-    last amounts may be read off the line through two attempts instead (see `_extrapolate`).
+    last amounts may be read off the line through two attempts instead (see `_Search.extrapolate`).
     `error` is the standard error by the delta method times `EXTRA_NOISE`, and c is such that all
     pieces hold together with probability `level` (see `judges`). Streamed rows, which are many for
     each parameter, are judged by the model of all rows; so are validation rows.
@@ -313,10 +316,11 @@ class _Search:
                 if np.array_equal(target, last.by):
                     break
             by = start + step * (target - start)
-            near = None if begins else _extrapolate(before or first, last, slopes, by)
-            if self.folds and near:
-                tried.append(near)
-                break
+            if self.folds and not begins:
+                near = self.extrapolate(before or first, last, slopes, by)
+                if near:
+                    tried.append(near)
+                    break
             attempt = self.rehearse(by) if self.folds else self.attempt(by, last)
             tried += [attempt] if attempt else []
             if attempt and self.is_useful(attempt):
@@ -324,6 +328,29 @@ class _Search:
             else:
                 step /= 2
         return tried
+
+    def extrapolate(
+        self, earlier: Attempt, last: Attempt, slopes: Array, by: Array
+    ) -> Attempt | None:
+        """Return what the line through two attempts says of other amounts, None if they are far.
+
+        Steps back of several pieces leave all of them less room, so that they need more together:
+        the amounts are corrected until the judge accepts what the line says.
+        """
+        moved = last.by - earlier.by
+        if (by - last.by > MAX_EXTRAPOLATION * np.abs(moved).max()).any():
+            return None
+        assert isinstance(self.judge, NormalJudge)
+        for _ in range(MAX_CORRECTIONS):
+            shifted = replace(self.judge, bias=last.bias - slopes * (by - last.by))
+            missing = np.maximum(shifted(*last.judged), 0.0)
+            by = by + missing / slopes
+            if missing.max() <= MAX_SPARE_ROOM:
+                break
+        step, most = by - last.by, int(np.abs(moved).argmax())
+        gained = (last.objective - earlier.objective) * step[most] / (moved[most] or 1.0)
+        upper = np.minimum(last.upper - slopes * step, 0.0)
+        return replace(last, by=by, upper=upper, objective=last.objective + gained)
 
     def _slopes(self, first: Attempt, before: Attempt | None, last: Attempt) -> Array:
         """Return by how much less pieces (J,) are violated per unit of tightening.
@@ -436,8 +463,8 @@ def _refuse(search: _Search, tried: Sequence[Attempt]) -> Solution:
     reason = f"there are too few {where} rows to judge whether the constraints hold {wanted}"
     if tried and not search.is_useful(tried[0]):
         reason = (
-            f"even without a margin, the model is no better than a constant {kind} that satisfies "
-            f"the constraints {wanted}: use a looser limit"
+            f"the model is no better than a constant {kind} that satisfies the constraints, even "
+            "without a margin for new rows: use a looser limit"
         )
     elif tried:
         # the first attempt has no bias if there are folds
@@ -449,8 +476,8 @@ def _refuse(search: _Search, tried: Sequence[Attempt]) -> Solution:
             helps = [*what_would_help(problem, judge, useful, where=where)]
         helps += _other_algorithms(search)
         listed = " or ".join([*filter(None, [", ".join(helps[:-1])]), helps[-1]])
-        reason = f"no model makes {worst} hold {wanted} and is better than a constant {kind}"
-        reason += f"; any of these {'would' if useful else 'may'} help: {listed}"
+        reason = f"this algorithm finds no model that makes {worst} hold {wanted} and is better "
+        reason += f"than a constant {kind}; any of these may help: {listed}"
     return Solution({}, "no_solution_found", reason)
 
 
@@ -461,7 +488,7 @@ def _other_algorithms(search: _Search) -> Iterator[str]:
     is_cheap = problem.X.size <= MAX_TRIED_ENTRIES and len(problem.pieces) <= MAX_TRIED_PIECES
     if not (search.tries_others and is_cheap):
         return
-    for name, other in (("post_shift", PostShift()), ("mixture", Mixture())):
+    for name, other in ((KNOWN_GROUPS, PostShift()), ("mixture", Mixture())):
         shapes = {goal.shape for goal in problem.constraints}
         accepts = problem.objective.shape in other.objectives and shapes <= other.constraints
         if accepts and problem.label_range is None and type(other) is not type(search.solver):
@@ -479,17 +506,6 @@ def _secant(before: Attempt, last: Attempt, usual: Array) -> Array:
     changed = np.abs(moved) > MAX_SPARE_ROOM
     np.divide(before.upper - last.upper, moved, out=slopes, where=changed)
     return np.asarray(np.clip(slopes, MIN_SLOPE, MAX_SLOPE))
-
-
-def _extrapolate(earlier: Attempt, last: Attempt, slopes: Array, by: Array) -> Attempt | None:
-    """Return what the line through two attempts says of other amounts, None if they are too far."""
-    step, moved = by - last.by, last.by - earlier.by
-    if (step > MAX_EXTRAPOLATION * np.abs(moved).max()).any():
-        return None
-    most = int(np.abs(moved).argmax())
-    gained = (last.objective - earlier.objective) * step[most] / (moved[most] or 1.0)
-    upper = np.asarray(last.upper - slopes * step)
-    return replace(last, by=by, upper=upper, objective=last.objective + gained)
 
 
 def _next_step(attempt: Attempt, slopes: Array, low: Array, high: Array) -> tuple[Array, Array]:

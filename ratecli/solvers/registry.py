@@ -95,7 +95,7 @@ BUILT_IN_ALGORITHMS = (
     ),
     Algorithm(
         "post_shift",
-        "best threshold per group on a plain classifier's score, randomized if that is better",
+        "best threshold per group on a plain classifier's score",
         "Hardt, Price, Srebro 2016; Narasimhan, Cotter, Gupta 2019, table 3",
         "baselines.solvers:PostShift",
     ),
@@ -132,7 +132,7 @@ BUILT_IN_ALGORITHMS = (
     ),
     Algorithm(
         "mixture",
-        "the best randomized choice among classifiers of a model, by column generation",
+        "best classifier of a model, found through the best mixture by column generation",
         "ratecli; cf. Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018",
         "hull.solver:Mixture",
     ),
