@@ -240,6 +240,19 @@ def test_a_violated_constraint_is_a_warning():
         RateConstrainedClassifier(constraints=rules, solver="majorize").fit(X, y)
 
 
+def test_rules_that_unseen_rows_satisfy_are_not_doubted(loans):
+    """Trees are sure of their own rows, so thresholds are chosen by those of folds."""
+    trees = HistGradientBoostingClassifier(max_iter=30, random_state=0)
+    model = RateConstrainedClassifier(
+        constraints=RULE, solver="post_shift", estimator=trees, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RatecliWarning)
+        model.fit(*loans)
+    assert model.status_ == "ok"
+    assert max(model.violations_.values()) > 1e-3  # on its own rows
+
+
 def test_a_model_no_better_than_a_constant_is_a_warning():
     random = np.random.default_rng(0)
     X, g = random.normal(size=(2, 400)).T, random.integers(0, 4, 400).astype(str)
