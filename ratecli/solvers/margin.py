@@ -134,12 +134,12 @@ def solve_with_margin(
 
     Each round adds the shortfall to the constraints, by the line through the last two amounts. If
     the constraints cannot be satisfied then, or only by models that are not useful, the step was
-    too large and is halved. No problem is solved whose constraints contradict each other (see
-    `_can_hold`). Of the amounts without a shortfall, the one with the smallest objective is used.
-    If there is none, the status is `no_solution_found` if a level was required (see `_refuse` for
-    the reason), else `iteration_limit` with the model of the smallest shortfall. A model is useful
-    if its objective is smaller than that of any constant decision, random ones included, that the
-    judge accepts.
+    too large and is halved; the one after a success may be twice as long. No problem is solved
+    whose constraints contradict each other (see `_can_hold`). Of the amounts without a shortfall,
+    the one with the smallest objective is used. If there is none, the status is
+    `no_solution_found` if a level was required (see `_refuse` for the reason), else
+    `iteration_limit` with the model of the smallest shortfall. A model is useful if its objective
+    is smaller than that of any constant decision, random ones included, that the judge accepts.
 
     With an `aim` and `path`, this model is one of several candidates for the safety test (see
     `_with_path`). Without `path`, a refusal does not try other algorithms. A solver with
@@ -324,7 +324,7 @@ class _Search:
             attempt = self.rehearse(by) if self.folds else self.attempt(by, last)
             tried += [attempt] if attempt else []
             if attempt and self.is_useful(attempt):
-                before, last = (None if begins else last), attempt
+                before, last, step = (None if begins else last), attempt, min(2 * step, 1.0)
             else:
                 step /= 2
         return tried
