@@ -212,7 +212,8 @@ def extract_memberships(X: Features, width: int) -> Array:
 def hash_memberships(members: NDArray[Any]) -> NDArray[np.int64]:
     """Return a hash (n,) of each row of memberships (n, S).
 
-    Equal rows have equal hashes; others differ except with a probability of about 2^-63.
+    Equal rows have equal hashes. Two different rows have the same hash with a probability of about
+    2^-63.
     """
     words = np.random.default_rng(0).integers(-HASH_BOUND, HASH_BOUND, size=members.shape[1])
     # integer sums modulo 2^64 are exact, so equal rows have equal sums

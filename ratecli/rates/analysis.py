@@ -394,7 +394,7 @@ def count_affine_pieces(goal: Goal) -> int:
 
 
 def split_goal(goal: Goal, most: int = MAX_PIECES) -> Goal:
-    """Return an affine goal with affine pieces if they are at most `most`, else the goal itself."""
+    """Split an affine goal into at most `most` affine pieces; return other goals unchanged."""
     if goal.shape is not Shape.AFFINE or count_affine_pieces(goal) > most:
         return goal
     return replace(goal, pieces=tuple(form.expression() for form in affine_pieces(goal)))

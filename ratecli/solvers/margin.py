@@ -46,10 +46,8 @@ BIAS_SHARES = (0.7, 0.97)
 """Smallest and largest excess on new rows of a model of all rows, by that of models of two folds.
 
 The share grows with the excess in multiples of what the judge adds for noise, which is 1.4 standard
-errors for one piece. It was 0.60 to 0.76 up to 2.3 of them, 0.75 to 1.03 up to 3.5, and 0.86 to
-0.97 beyond, for linear models of 6 to 100 features and 1,500 to 12,000 rows. With
-few features, the excess is inversely proportional to the number of rows. With many, the features
-that are like a group by chance do most of what the constraint asks for, whatever the number.
+errors for one piece. For linear models of 6 to 100 features and 1,500 to 12,000 rows, it was mostly
+0.60 to 0.85 up to 2.3 of them, 0.75 to 1.03 up to 3.5, and 0.86 to 0.97 beyond.
 """
 SHARE_AT_NONE, SHARE_PER_NOISE = 0.58, 0.085
 """The share between these two is the first number plus a multiple of that ratio."""
@@ -83,7 +81,6 @@ MAX_TRIED_ENTRIES, MAX_TRIED_PIECES = 10**6, 6
 """Largest numbers of features in all rows, and of pieces, with which a refusal tries algorithms."""
 INFEASIBLE_PROGRAM = 2
 """Status with which `linprog` reports that a problem is infeasible."""
-KNOWN_GROUPS = "post_shift (groups must be known when decisions are made)"
 Holds = Literal["train", "validation", "new_rows"]
 
 
@@ -132,12 +129,12 @@ def solve_with_margin(
     pieces hold together with probability `level` (see `judges`). Streamed rows, which are many for
     each parameter, are judged by the model of all rows; so are validation rows.
 
-    Each round adds the shortfall to the constraints, by the line through the last two amounts. If
-    the constraints cannot be satisfied then, or only by models that are not useful, the step was
-    too large and is halved; the one after a success may be twice as long. No problem is solved
-    whose constraints contradict each other (see `_can_hold`). Of the amounts without a shortfall,
-    the one with the smallest objective is used. If there is none, the status is
-    `no_solution_found` if a level was required (see `_refuse` for the reason), else
+    Each round tightens the constraints by their shortfall, divided by the slope between the last
+    two attempts. If the constraints cannot be satisfied then, or only by models that are not
+    useful, the step was too large and is halved; the one after a success may be twice as long. No
+    problem is solved whose constraints contradict each other (see `_can_hold`). Of the amounts
+    without a shortfall, the one with the smallest objective is used. If there is none, the status
+    is `no_solution_found` if a level was required (see `_refuse` for the reason), else
     `iteration_limit` with the model of the smallest shortfall. A model is useful if its objective
     is smaller than that of any constant decision, random ones included, that the judge accepts.
 
@@ -274,7 +271,7 @@ def _folds(problem: Problem) -> list[_Fold]:
 
 @dataclass(frozen=True)
 class _Search:
-    """Solves a problem with tightened constraints and judges the models.
+    """A search for the amounts by which constraints must be tightened.
 
     Constraints are judged on `rows`, unless the algorithm chooses its model by other rows than
     training rows, or on all training rows by the models of `folds`.
@@ -293,6 +290,11 @@ class _Search:
     def limit(self) -> float:
         """The smallest objective of a constant decision that the judge accepts, else infinity."""
         return _best_constant(self.problem, self.rows, self.judge)
+
+    @cached_property
+    def rough(self) -> Solver:
+        """The algorithm that repeats the training in folds."""
+        return self.solver.settled(self.problem).rough
 
     @property
     def needs_level(self) -> bool:
@@ -318,7 +320,7 @@ class _Search:
             by = start + step * (target - start)
             if self.folds and not begins:
                 near = self.extrapolate(before or first, last, slopes, by)
-                if near:
+                if near and self.is_useful(near):
                     tried.append(near)
                     break
             attempt = self.rehearse(by) if self.folds else self.attempt(by, last)
@@ -332,22 +334,25 @@ class _Search:
     def extrapolate(
         self, earlier: Attempt, last: Attempt, slopes: Array, by: Array
     ) -> Attempt | None:
-        """Return what the line through two attempts says of other amounts, None if they are far.
+        """Return what the line through two attempts predicts for other amounts `by` (J,).
 
         Steps back of several pieces leave all of them less room, so that they need more together:
-        the amounts are corrected until the judge accepts what the line says.
+        the amounts are corrected until the judge accepts the prediction. None if it never does, or
+        if the amounts are too far.
         """
-        moved = last.by - earlier.by
-        if (by - last.by > MAX_EXTRAPOLATION * np.abs(moved).max()).any():
-            return None
         assert isinstance(self.judge, NormalJudge)
+        missing = np.full(len(by), np.inf)
         for _ in range(MAX_CORRECTIONS):
             shifted = replace(self.judge, bias=last.bias - slopes * (by - last.by))
             missing = np.maximum(shifted(*last.judged), 0.0)
             by = by + missing / slopes
             if missing.max() <= MAX_SPARE_ROOM:
                 break
-        step, most = by - last.by, int(np.abs(moved).argmax())
+        step, moved = by - last.by, last.by - earlier.by
+        is_far = (step > MAX_EXTRAPOLATION * np.abs(moved).max()).any()
+        if is_far or missing.max() > MAX_SPARE_ROOM:
+            return None
+        most = int(np.abs(moved).argmax())
         gained = (last.objective - earlier.objective) * step[most] / (moved[most] or 1.0)
         upper = np.minimum(last.upper - slopes * step, 0.0)
         return replace(last, by=by, upper=upper, objective=last.objective + gained)
@@ -389,7 +394,7 @@ class _Search:
         return replace(solution, judged=solution.judged._replace(rows=rows))
 
     def attempt(self, by: Array, last: Attempt) -> Attempt | None:
-        """Solve with amounts (J,), starting from the last solution, and judge the main variant."""
+        """Tighten by amounts (J,), solve from the last solution on, and judge the main variant."""
         assert last.solution is not None
         solution = self.solve(by, last.solution.near or last.solution.main)
         return self.judged(solution, by) if solution.variants else None
@@ -413,13 +418,12 @@ class _Search:
         below 0 counts as 0. None if the training fails in a fold.
         """
         decisions, inside = np.zeros(self.problem.rates.sums.shape[1]), list[Array]()
-        rough = self.solver.settled(self.problem).rough
         for fold in self.folds:
             rng = np.random.default_rng(self.problem.seed)
-            part = replace(self, solver=rough, problem=fold.fitted, rng=rng)
+            part = replace(self, solver=self.rough, problem=fold.fitted, rng=rng)
             try:
                 solution = part.solve(by, fold.near)
-            except FaultError:  # too few rows in a fold, or a fault that all rows show as well
+            except FaultError:  # all rows had a solution: these are too few for the algorithm
                 return None
             if solution.status not in USABLE_STATUSES or not solution.variants:
                 return None
@@ -470,10 +474,11 @@ def _refuse(search: _Search, tried: Sequence[Attempt]) -> Solution:
         # the first attempt has no bias if there are folds
         useful = [each for each in tried[bool(search.folds) :] if search.is_useful(each)]
         worst = worst_piece(problem, min(useful or tried, key=lambda each: each.missed))[1]
-        helps = ["a looser limit", *small_group(problem, tried[0]), "other features"]
-        helps.append(f"more {where} rows")
         if useful:
             helps = [*what_would_help(problem, judge, useful, where=where)]
+        else:
+            helps = ["a looser limit", *small_group(problem, tried[0]), "other features"]
+            helps.append(f"more {where} rows")
         helps += _other_algorithms(search)
         listed = " or ".join([*filter(None, [", ".join(helps[:-1])]), helps[-1]])
         reason = f"this algorithm finds no model that makes {worst} hold {wanted} and is better "
@@ -488,7 +493,8 @@ def _other_algorithms(search: _Search) -> Iterator[str]:
     is_cheap = problem.X.size <= MAX_TRIED_ENTRIES and len(problem.pieces) <= MAX_TRIED_PIECES
     if not (search.tries_others and is_cheap):
         return
-    for name, other in ((KNOWN_GROUPS, PostShift()), ("mixture", Mixture())):
+    known = "post_shift (groups must be known when decisions are made)"
+    for name, other in ((known, PostShift()), ("mixture", Mixture())):
         shapes = {goal.shape for goal in problem.constraints}
         accepts = problem.objective.shape in other.objectives and shapes <= other.constraints
         if accepts and problem.label_range is None and type(other) is not type(search.solver):

@@ -153,7 +153,7 @@ def test_a_refusal_names_a_limit_and_an_algorithm_with_which_the_rule_holds():
 
 
 def test_a_refusal_names_a_group_that_is_too_small():
-    given = mimicking_rows(3, 700, 6, share=0.03)
+    given = mimicking_rows(3, 500, 6, share=0.03)
     found = guarded(given, "new_rows", level=0.9)
     size = given.slices["g = a"].sum()
     assert f"a group that is larger than 'g = a' ({size} rows)" in found.reason

@@ -11,7 +11,7 @@ MAX_COUNTS = 12
 
 
 def format_counts(rows: Mapping[Any, int]) -> str:
-    """Return values with their numbers of rows, and how many more values there are."""
+    """List the first values with their numbers of rows, and say how many were left out."""
     some = list(rows.items())[:MAX_COUNTS]
     shown = [f"{quoted(name)} ({format_rows(count)})" for name, count in some]
     more = len(rows) - len(some)

@@ -349,8 +349,8 @@ class _BoxSearch:
     def _curves_line(self) -> LinearTerm:
         """Return a line that is nowhere above the weighted sum of the joint curves.
 
-        If all terms but lines are joint curves, it has their part of the prices at the hull's
-        optimum, so that the Lagrangian is smallest there.
+        If the goals have no other terms than lines and joint curves, its slopes are the share of
+        these curves in the prices at the hull's optimum. The Lagrangian is then smallest there.
         """
         own = sum(len(form.curves) for form in self.forms) == len(self.curves)
         if not (self.feasible and own) or self.hull.program.fractions:

@@ -24,6 +24,7 @@ from ratecli.solvers.baselines.pools import pool_groups
 from ratecli.solvers.baselines.scores import score_rows
 from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.hull.best import HullOptimum
+from ratecli.solvers.hull.deterministic import no_single_ending
 from ratecli.solvers.hull.forms import (
     UNDEFINED_RATIO_REASON,
     LinearTerm,
@@ -33,7 +34,6 @@ from ratecli.solvers.hull.forms import (
 )
 from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.hull.local import best_in_hull
-from ratecli.solvers.hull.single import no_single_ending
 from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.oracles.choice import model_name
 from ratecli.solvers.problem import ERROR_RATE, Groups, Problem, sum_by_goal

@@ -26,7 +26,7 @@ from ratecli.rates.analysis import affine_pieces
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.baselines.solvers import ExponentiatedGradient
 from ratecli.solvers.hull.best import MAX_EXCESS
-from ratecli.solvers.hull.single import best_of_members
+from ratecli.solvers.hull.deterministic import best_of_members
 from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import fit_classifier, is_linear

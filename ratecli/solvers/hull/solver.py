@@ -41,9 +41,9 @@ class Mixture(RandomizableSolver):
     The model is the best single classifier, with the best threshold, on lines between those that
     cost least at these prices: one vector of weights, or of costs of probabilities. Its last row in
     the trace says how far its objective is at most above that of the best mixture
-    (`deterministic_gap`). With `randomize`, the model is the mixture. If its optimum is not unique
-    because the constraints of a convex problem cost nothing, the mixture with the most slack is
-    chosen, because constraints hold less well on new data.
+    (`deterministic_gap`). With `randomize`, the model is the mixture. If the
+    constraints of a convex problem cost nothing, its optimum is not unique. The mixture with the
+    most slack is then chosen, because constraints hold less well on new data.
 
     A smooth objective that is neither convex nor made of ratios, such as `-mcc`, has several local
     optima. Each mixture is the best of several local searches, and the result has no certificate:

@@ -18,8 +18,8 @@ from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal, affine_maxima
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.design_matrix import DesignMatrix, compact, merge_equal_rows
+from ratecli.solvers.hull.deterministic import best_of_members
 from ratecli.solvers.hull.infeasible import unmet_status
-from ratecli.solvers.hull.single import best_of_members
 from ratecli.solvers.majorize import cutting_plane as cuts
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import (

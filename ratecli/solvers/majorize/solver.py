@@ -29,8 +29,8 @@ class Majorize(RandomizableSolver):
     the ramp objective never rises. Until then (the zero vector need not be feasible) a step takes
     the best compromise, and the bounds that are tight there may admit a feasible one.
 
-    The model is the best threshold on the score; the paper's randomized ramp, whose expected rates
-    the steps bound, is the model with `randomize`.
+    The model is the best threshold on the score. With `randomize`, it is the paper's randomized
+    ramp, whose expected rates the steps bound.
 
     Upper and lower bounds of a rate coincide only where they are tight, so an exact equality leaves
     almost no room for improvement: allow a difference, such as `<= 0.001`.

@@ -100,8 +100,8 @@ class ThreePlayer(RandomizableSolver):
     one fit. A step adds a tree, fitted to log losses with the prices of decisions as weights, and
     multipliers follow the true violations.
 
-    The model is the best classifier, with the best threshold, on lines between the members of the
-    best mixture of iterates; for boosted trees, it is the best prefix of the trees. With
+    The model is the best classifier on lines between the members of the best mixture of iterates,
+    with the best threshold. For boosted trees, it is the best prefix of the trees. With
     `randomize`, it is that mixture.
 
     Attributes

@@ -20,6 +20,7 @@ from ratecli.rates.analysis import split_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.hull.best import MAX_EXCESS, optimize_over_hull
+from ratecli.solvers.hull.deterministic import SingleChoice, best_of_members, best_single
 from ratecli.solvers.hull.forms import (
     UNDEFINED_RATIO_REASON,
     LinearTerm,
@@ -27,7 +28,6 @@ from ratecli.solvers.hull.forms import (
     RatePoints,
     RateProgram,
 )
-from ratecli.solvers.hull.single import SingleChoice, best_of_members, best_single
 from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
 from ratecli.solvers.players.blocks import WIDTH

@@ -72,7 +72,7 @@ def best_single(
     *,
     moving: bool = True,
 ) -> SingleChoice:
-    """Return the best of `start`, of the others with any threshold, and of lines between them.
+    """Return the best classifier: `start`, one of the others, or one on a line between two of them.
 
     The optimum of a plug-in model has one vector of costs, and the members of the best mixture have
     nearly the same ones. So the search moves from the best classifier towards or away from each
