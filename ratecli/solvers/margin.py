@@ -34,7 +34,7 @@ from ratecli.solvers.problem import Problem
 from ratecli.solvers.refusals import small_group, what_would_help, worst_piece
 from ratecli.solvers.seldonian.scores import mean_label
 
-GUARD_VERSION = 16
+GUARD_VERSION = 17
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of amounts by which constraints are tightened."""
@@ -49,7 +49,7 @@ The share grows with the excess in multiples of what the judge adds for noise, w
 errors for one piece. For linear models of 6 to 100 features and 1,500 to 12,000 rows, it was mostly
 0.60 to 0.85 up to 2.3 of them, 0.75 to 1.03 up to 3.5, and 0.86 to 0.97 beyond.
 """
-SHARE_AT_NONE, SHARE_PER_NOISE = 0.58, 0.085
+SHARE_AT_NONE, SHARE_PER_NOISE = 0.62, 0.085
 """The share between these two is the first number plus a multiple of that ratio."""
 PATH_STEPS = 15
 """Number of equal steps from no margin to the one that passes a safety test as often as `aim`."""

@@ -141,19 +141,19 @@ def test_promises_hold_where_features_are_like_a_group_by_chance(name, n, d):
 
 
 def test_a_refusal_names_a_limit_and_an_algorithm_with_which_the_rule_holds():
-    given = mimicking_rows(1, 4000, 10, "abs(tpr[g=a] - tpr[g=b]) <= 0.05")
+    given = mimicking_rows(2, 4000, 10, "abs(tpr[g=a] - tpr[g=b]) <= 0.05")
     found = guarded(given, "new_rows", level=0.9)
     assert found.status == "no_solution_found"
     limit = float(re.search(r"a limit of ([0-9.]+) instead of 0.05", found.reason)[1])
     assert 0.05 < limit < 0.2
-    looser = mimicking_rows(1, 4000, 10, f"abs(tpr[g=a] - tpr[g=b]) <= {limit}")
+    looser = mimicking_rows(2, 4000, 10, f"abs(tpr[g=a] - tpr[g=b]) <= {limit}")
     assert guarded(looser, "new_rows", level=0.9).variants
     assert "or the algorithm post_shift (groups must be known" in found.reason
     assert guarded(given, "new_rows", level=0.9, solver=PostShift()).variants
 
 
 def test_a_refusal_names_a_group_that_is_too_small():
-    given = mimicking_rows(3, 500, 6, share=0.03)
+    given = mimicking_rows(0, 400, 6, share=0.03)
     found = guarded(given, "new_rows", level=0.9)
     size = given.slices["g = a"].sum()
     assert f"a group that is larger than 'g = a' ({size} rows)" in found.reason
