@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType
 
 from ratecli.errors import Diagnostic
@@ -142,24 +143,26 @@ def trace_row(
     return row | {"seconds": seconds} | others
 
 
-class Solver(ABC):
+class Solver(ABC):  # noqa: B024  type checkers take no other class for hashable
     """Base class of algorithms: a frozen dataclass of hyperparameters with one method, `solve`.
 
-    `version` is part of every trial's key. `role` says how the algorithm treats goals. `objectives`
-    and `constraints` are the classes of goals (see `rates.analysis.Shape`) that it accepts; other
-    goals are rejected (E308) unless the algorithm `ignores` all of them. A `one_sided` algorithm
-    bounds each rate from one side only, so goals must be monotone in it (see
-    `rates.analysis.find_two_sided_rate`). `needs_safety_test` is set if it trains for a safety
-    test (`Problem.safety_test`), `needs_deployed` if it requires the deployed model
-    (`Problem.deployed`), and `hides_groups` if the columns that define the groups of its goals are
-    excluded from its features. `renamed` maps former names of options to present ones, `absent`
-    options of other algorithms that it does not have to what to do instead. `numbers`,
-    `streams` and `episodes` are the option values with which it learns numeric labels, rows that
-    are not held in memory (`Problem.stream`) and policies of episodes (`Problem.episodes`), or None
-    if it never does.
+    `version` is part of every trial's key. `runs` names the function that solves, `module:function`
+    with the arguments of `solve`; so the options are listed without importing it. `role` says how
+    the algorithm treats goals. `objectives` and `constraints` are the classes of goals (see
+    `rates.analysis.Shape`) that it accepts; other goals are rejected (E308) unless the algorithm
+    `ignores` all of them. A `one_sided` algorithm bounds each rate from one side only, so goals
+    must be monotone in it (see `rates.analysis.find_two_sided_rate`). `needs_safety_test` is set if
+    it trains for a safety test (`Problem.safety_test`), `needs_deployed` if it requires the
+    deployed model (`Problem.deployed`), and `hides_groups` if the columns that define the groups of
+    its goals are excluded from its features. `renamed` maps former names of options to present
+    ones, `absent` options of other algorithms that it does not have to what to do instead.
+    `numbers`, `streams` and `episodes` are the option values with which it learns numeric labels,
+    rows that are not held in memory (`Problem.stream`) and policies of episodes
+    (`Problem.episodes`), or None if it never does.
     """
 
     version: ClassVar[int] = 1
+    runs: ClassVar[str] = ""
     role: ClassVar[Role] = "enforces"
     one_sided: ClassVar[bool] = False
     needs_safety_test: ClassVar[bool] = False
@@ -276,13 +279,14 @@ class Solver(ABC):
             raise TypeError(f"'solve' returned {type(found).__name__}, not a Solution")
         return found
 
-    @abstractmethod
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         """Return a solution of the problem, whose arrays are read-only.
 
-        All random numbers come from `rng`; `progress` is called with short messages.
+        All random numbers come from `rng`; `progress` is called with short messages. Algorithms of
+        other packages replace this method; those of ratecli name the function that `runs`.
         """
-        ...
+        solution: Solution = resolve_name(self.runs)(self, problem, rng, progress)
+        return solution
 
 
 Variant = Literal["deterministic", "stochastic", "voted", "hashed", "last", "uniform"]

@@ -7,7 +7,6 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import isabstract
 from typing import TYPE_CHECKING, Any
 
 from ratecli import plugins
@@ -201,7 +200,7 @@ def plugin_solver_class(plugin: plugins.Plugin) -> type[Solver]:
     solver = plugin.load()
     if not (isinstance(solver, type) and issubclass(solver, Solver)):
         raise plugin.broken("it is not a class derived from ratecli.solvers.base.Solver")
-    if isabstract(solver):
+    if solver.solve is Solver.solve:
         raise plugin.broken("its class has no method 'solve'")
     parameters = vars(solver).get("__dataclass_params__")
     if parameters is None or not parameters.frozen:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
 from ratecli.rates.analysis import Shape
-from ratecli.solvers.base import Progress, Role, Solution, Solver
+from ratecli.solvers.base import Role, Solver
 from ratecli.solvers.oracles.choice import ChancesOption, OracleOption, oracle_uses_groups
-
-if TYPE_CHECKING:  # numpy is slow to import
-    import numpy as np
-
-    from ratecli.solvers.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -97,6 +92,7 @@ class BalancedTree(Solver):
     missing: Literal["refuse", "leave_out"] = "refuse"
 
     version: ClassVar[int] = 3
+    runs: ClassVar[str] = "ratecli.solvers.filtering.filters:solve_balanced_tree"
     hides_groups: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.DISCLOSURE})
@@ -113,11 +109,6 @@ class BalancedTree(Solver):
         if self.split == "progress":
             return {}
         return {"offset": "'offset' only applies to 'split: progress'"}
-
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.filtering.filters import solve_balanced_tree
-
-        return solve_balanced_tree(self, problem, rng, progress)
 
 
 @dataclass(frozen=True)
@@ -170,8 +161,3 @@ class GuessedGroup(Solver):
         if self.weights == "qp":
             return {}
         return {"kept": "'kept' only applies to 'weights: qp'"}
-
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.filtering.filters import solve_guessed_group
-
-        return solve_guessed_group(self, problem, rng, progress)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Gt
 
 from ratecli.rates.analysis import PROGRAM_SHAPES, SEARCHED_SHAPES
-from ratecli.solvers.base import Progress, RandomizableSolver, Solution, Variant
+from ratecli.solvers.base import RandomizableSolver, Variant
 from ratecli.solvers.oracles.choice import (
     DEFAULT_FOLDS,
     LINEAR_ORACLE,
@@ -18,11 +18,6 @@ from ratecli.solvers.oracles.choice import (
     is_ensemble,
     oracle_uses_groups,
 )
-
-if TYPE_CHECKING:  # numpy is slow to import
-    import numpy as np
-
-    from ratecli.solvers.problem import Problem
 
 ROUGH_GAP = 1e-3
 """Gap with which the training is repeated to judge a margin: far below the noise of rows."""
@@ -86,6 +81,7 @@ class Mixture(RandomizableSolver):
     sweeps: Annotated[int, Ge(0)] = 0
 
     version: ClassVar[int] = 10
+    runs: ClassVar[str] = "ratecli.solvers.hull.mixture:find_mixture"
     offers: ClassVar[Collection[Variant]] = ("deterministic", "stochastic", "voted", "hashed")
     renamed: ClassVar[Mapping[str, str]] = {"oracle": "model"}
     objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
@@ -111,8 +107,3 @@ class Mixture(RandomizableSolver):
     @property
     def rough(self) -> Mixture:
         return replace(self, gap=max(self.gap, ROUGH_GAP))
-
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.hull.mixture import find_mixture
-
-        return find_mixture(self, problem, rng, progress)

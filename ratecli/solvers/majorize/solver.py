@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt
 
 from ratecli.rates.analysis import Shape
-from ratecli.solvers.base import Progress, RandomizableSolver, Solution, Variant
-
-if TYPE_CHECKING:  # numpy is slow to import
-    import numpy as np
-
-    from ratecli.solvers.problem import Problem
+from ratecli.solvers.base import RandomizableSolver, Variant
 
 ROUGH_GAP = 1e-3
 """Gap with which the training is repeated to judge a margin: far below the noise of rows."""
@@ -65,6 +60,7 @@ class Majorize(RandomizableSolver):
     cuts: Annotated[int, Ge(1)] = 100
 
     version: ClassVar[int] = 9
+    runs: ClassVar[str] = "ratecli.solvers.majorize.majorization:solve_by_majorization"
     offers: ClassVar[Collection[Variant]] = ("deterministic", "stochastic", "hashed")
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
@@ -77,8 +73,3 @@ class Majorize(RandomizableSolver):
     @property
     def rough(self) -> Majorize:
         return replace(self, gap=max(self.gap, ROUGH_GAP))
-
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.majorize.majorization import solve_by_majorization
-
-        return solve_by_majorization(self, problem, rng, progress)
