@@ -155,8 +155,8 @@ class DeployedSpec(Spec):
             yield Diagnostic("E104", message, "leave it out", loc=("positive",), key=True)
 
 
-class Experiment(Spec):
-    """An experiment of ratecli: data, goals, algorithms, and what to report."""
+class Data(Spec):
+    """The name of an experiment, and its data sets."""
 
     name: SlugText = Field(description="Name of the results folder: a-z, digits, . _ -")
     description: StrictText = Field("", description="What the experiment shows, for the report.")
@@ -164,6 +164,14 @@ class Experiment(Spec):
         description="Data sets by a name of your choice, for rules such as recall[NAME]. They form "
         "one table, unless `sweep: {dataset: [...]}` selects them one by one."
     )
+
+
+class Goals(Spec):
+    """What is minimized, required and measured, and the groups that these rules name.
+
+    Files, estimators, scorers and filters state their goals in it.
+    """
+
     groups: dict[NameText, GroupCondition] = Field(
         default_factory=dict,
         description="Named conditions on columns, as in women: sex = Female. Commas mean and; and, "
@@ -179,6 +187,15 @@ class Experiment(Spec):
     constraints: dict[NameText, RuleText] = Field(
         default_factory=dict, description="Named rules: comparisons by <= or >=, also chained."
     )
+    metrics: dict[NameText, RuleText] = Field(
+        default_factory=lambda: {"error": "error"},
+        description="Named expressions to measure on every split.",
+    )
+
+
+class Experiment(Goals, Data):
+    """An experiment of ratecli: data, goals, algorithms, and what to report."""
+
     regularization: Regularization = Field(
         default_factory=lambda: Regularization.model_validate({}),
         description="Penalty on the size of model weights.",
@@ -229,10 +246,6 @@ class Experiment(Spec):
         default_factory=dict,
         description="Mean seconds of a trial of each algorithm, as measured, from which `plan` and "
         "`run` estimate times; if data sets are swept, optionally one for each by name.",
-    )
-    metrics: dict[NameText, RuleText] = Field(
-        default_factory=lambda: {"error": "error"},
-        description="Named expressions to measure on every split.",
     )
     report: ReportSpec = Field(
         default_factory=lambda: ReportSpec.model_validate({}),
