@@ -1,7 +1,6 @@
 """The safety test: certify a candidate's goals on rows that no solver has seen.
 
-Before the test, its outcome is predicted from the moments of the rows that the candidate was chosen
-on, to divide delta; after a failed test, from those of the tested rows, to explain the failure.
+After a failed test, its outcome with more rows is predicted from the moments of the tested rows.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import minimize
 
 from ratecli.certify.bound import MIN_GROUP_ROWS, Bound, BoundedSample, SampleMoments
 from ratecli.certify.forms import MeasuredRows
@@ -30,7 +28,6 @@ from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression
-from ratecli.rates.sample import Mask
 
 
 @dataclass(frozen=True)
@@ -75,74 +72,6 @@ class ExpectedOutcome:
             for parts in self.moments
         ]
         return replace(self, moments=moments)
-
-
-MIN_DELTA_SHARE = 0.1
-"""Minimum share of delta for a bound, relative to equal shares, as expectations may be wrong."""
-SIMPLEX_STEPS = 15
-"""Steps of the simplex search for each share."""
-SIMPLEX_SPAN = 0.1
-"""Initial change of the logarithms of the shares in the simplex search."""
-INFINITE_END = 1e12
-
-
-def optimize_delta_shares(expected: ExpectedOutcome) -> tuple[float, ...]:
-    """Return (B,) shares of delta that minimize the expected upper end of each tree.
-
-    The shares depend only on expectations, which must not come from the tested rows. Limits then
-    hold as for any other deltas fixed beforehand. The shares of a tree add up to 1 and never lead
-    to a larger expected end than equal shares; they are equal if some limit is infinite.
-
-    Parameters
-    ----------
-    expected
-        The expected outcome with delta divided equally.
-    """
-    trees = np.array([bound.tree for bound in expected.plan.bounds], dtype=np.intp)
-    shares = np.ones(len(trees))
-    for tree, count in zip(*np.unique(trees, return_counts=True), strict=True):
-        if count > 1:
-            shares[trees == tree] = _optimize_tree_shares(expected, tree, trees == tree)
-    return tuple(shares.tolist())
-
-
-def _optimize_tree_shares(expected: ExpectedOutcome, tree: int, own: Mask) -> Array:
-    """Return the shares (b,) of one tree's bounds, which are `own` (B,) among all.
-
-    L-BFGS searches from equal shares, then a simplex search (Nelder and Mead) refines the result:
-    ends have kinks where another argument of a maximum becomes the largest, and gradients fail
-    there.
-    """
-    plan, size = expected.plan, int(own.sum())
-    bounds = [plan.bounds[b] for b in np.flatnonzero(own)]
-    root = plan.inclusion(plan.trees[tree], tree)
-    equal, floor = np.full(size, 1 / size), MIN_DELTA_SHARE / size
-
-    def limits(shares: Array) -> list[float]:
-        pairs = zip(bounds, shares, strict=True)
-        return [expected.limit(replace(each, delta=each.delta * size * s)) for each, s in pairs]
-
-    def upper_end(shares: Array) -> float:
-        every = np.zeros(len(own))
-        every[own] = limits(shares)
-        end = root(every)[1]
-        return INFINITE_END if math.isnan(end) else min(end, INFINITE_END)
-
-    def shares_at(x: Array) -> Array:
-        """Map any x (b - 1,) to shares that add up to 1 and are at least the minimum."""
-        weights = np.exp(np.append(x, 0.0) - max(x.max(), 0.0))
-        return np.asarray(floor + (1 - MIN_DELTA_SHARE) * weights / weights.sum())
-
-    def end_at(x: Array) -> float:
-        return upper_end(shares_at(x))
-
-    if not np.isfinite(limits(np.full(size, floor))).all():
-        return equal
-    near = minimize(end_at, np.zeros(size - 1), method="L-BFGS-B").x
-    simplex = near + SIMPLEX_SPAN * np.vstack([np.zeros(size - 1), np.eye(size - 1)])
-    options = {"maxiter": SIMPLEX_STEPS * size, "initial_simplex": simplex}
-    best = shares_at(minimize(end_at, near, method="Nelder-Mead", options=options).x)
-    return best if upper_end(best) < upper_end(equal) else equal
 
 
 ClassifierKind = Literal["deterministic", "randomized", "estimate"]
@@ -222,10 +151,9 @@ def certify(
     rng
         For randomized bounds: resampling, or sampling the decisions of a randomized classifier.
     candidate
-        The rows that the candidate was chosen on. They determine the division `optimized` and the
-        bound that `auto` selects, and help to decide which groups are disjoint. Without them, delta
-        is divided equally, and the tested rows decide the rest (see `bounds.choose_bound` and
-        `trees.plan_goal_test`).
+        The rows that the candidate was chosen on. They determine the bound that `auto` selects, and
+        help to decide which groups are disjoint. Without them, the tested rows decide both (see
+        `bounds.choose_bound` and `trees.plan_goal_test`).
 
     Raises
     ------
@@ -243,8 +171,6 @@ def _certify_goal(
     candidate: MeasuredRows | None,
 ) -> Certificate:
     plan = plan_goal_test(goal, safety, rows.rates, candidate.rates if candidate else None)
-    if safety.division == "optimized" and candidate is not None:
-        plan = _optimize_division(plan, safety, candidate)
     samples = plan.samples(rows)
     similar = samples if candidate is None else plan.samples(candidate)
     bounds = plan.choose_bounds(safety.bound, similar)
@@ -283,18 +209,6 @@ def _certify_goal(
         tree=record_tree(plan, limits, quantities),
         explanation=explanation,
     )
-
-
-def _optimize_division(
-    plan: GoalTestPlan, safety: SafetyTestSpec, candidate: MeasuredRows
-) -> GoalTestPlan:
-    """Divide delta by the outcome that candidate rows predict for the number of safety rows."""
-    expected = ExpectedOutcome.of(plan, candidate, safety.bound)
-    factor = safety.rows / max(candidate.rates.members.shape[1], 1)
-    shares = optimize_delta_shares(expected.scaled(factor))
-    delta = safety.delta[plan.goal.name]
-    pairs = zip(plan.bounds, shares, strict=True)
-    return replace(plan, bounds=tuple(replace(b, delta=delta * share) for b, share in pairs))
 
 
 def _limit(

@@ -56,7 +56,6 @@ SafetyMethod = Literal["leaves", "forms", "pieces"]
     All of them must pass. If the goal is violated, so is one of its parts, which passes by mistake
     with a probability of at most delta (intersection-union test, Berger 1982).
 """
-DeltaDivision = Literal["equal", "optimized"]
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,6 @@ class SafetyTestSpec:
         The name of a confidence bound (`certify.bounds.BOUNDS`), or `auto`.
     method
         How bounds are combined: `leaves`, `forms` or `pieces`.
-    division
-        How the delta of a constraint is divided among its bounds: equally, or optimized on the rows
-        that the candidate was trained on.
     rows
         The number of rows of the test, over all data sets.
     at_random
@@ -90,7 +86,6 @@ class SafetyTestSpec:
     rows: int
     bound: str = "auto"
     method: SafetyMethod = "pieces"
-    division: DeltaDivision = "equal"
     at_random: bool = True
     joint: int = 0
 

@@ -62,11 +62,6 @@ class SafetySpec(Spec):
         description="What is bounded: every rate (leaves), affine combinations of rates (forms), "
         "or these for each part of a maximum, each at the whole delta (pieces).",
     )
-    division: Literal["equal", "optimized"] = Field(
-        "equal",
-        description="How a constraint's delta is divided among its bounds: equally, or so that "
-        "the candidate's bounds on the training set are tightest.",
-    )
     stratify: ColumnNames | None = Field(
         None, description="Columns (or label) with equal shares in the test and in training."
     )

@@ -185,8 +185,6 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
             quantity = ex.to_text(rounded.expression())
             yield f"{'  ' * several}{side} bound of {quantity}, delta {bound.delta:.4g}"
     yield from _count_more(plan.trees, "parts")
-    if test.division == "optimized" and len(plan.bounds) > len(plan.trees):
-        yield "initial deltas: the final ones are computed from the candidate rows"
 
 
 # goals

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ratecli.certify.trees import DeltaDivision, SafetyMethod, SafetyTestSpec
+from ratecli.certify.trees import SafetyMethod, SafetyTestSpec
 from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.base import NumberRange, exact_number
 from ratecli.config.dataset import RESAMPLE_RANGE
@@ -35,7 +35,6 @@ class SafetyTestSettings:
     delta: Mapping[str, float]
     bound: str
     method: SafetyMethod
-    division: DeltaDivision
     holdout: Holdout
     test: bool = True
     aim: float | None = None
@@ -48,7 +47,7 @@ class SafetyTestSettings:
         stratified.
         """
         at_random = not (pooled or self.holdout.stratify or self.holdout.positional)
-        how = self.bound, self.method, self.division
+        how = self.bound, self.method
         return SafetyTestSpec(self.delta, rows, *how, at_random, self.joint)
 
     def content(self, rules: Mapping[str, str]) -> dict[str, Any]:
@@ -58,7 +57,6 @@ class SafetyTestSettings:
             "delta": sorted([name, rule, self.delta[name]] for name, rule in rules.items()),
             "bound": self.bound,
             "method": self.method,
-            "division": self.division,
         }
         return content | ({"joint": self.joint} if self.joint else {})
 
@@ -99,7 +97,7 @@ class EntryAtPoint:
         aim = test.aim
         if aim is not None:
             aim = float(self.number(aim, self._loc("aim"), AIM_RANGE))
-        how = test.bound, test.method, test.division
+        how = test.bound, test.method
         return SafetyTestSettings(delta, *how, holdout, test=test.test, aim=aim, joint=joint)
 
     def _tested_algorithms(self) -> int:

@@ -102,7 +102,7 @@ class MarginSpec:
         rows. None on validation rows: only their rates have to satisfy the constraints.
     aim
         Required probability, at least one half, of passing the safety test that follows. The result
-        of the test is predicted from training rows (see `seldonian.solver.calibrate_inflation`).
+        of the test is predicted from training rows (see `seldonian.prediction`).
     """
 
     holds: Holds = "train"

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from ratecli.certify.bounds import AUTO, BOUNDS
-from ratecli.certify.trees import DeltaDivision, SafetyMethod, SafetyTestSpec
+from ratecli.certify.trees import SafetyMethod, SafetyTestSpec
 from ratecli.config.experiment import Experiment, json_schema
 from ratecli.config.limits import LimitsSpec
 from ratecli.config.safety import SafetySpec
@@ -21,7 +21,7 @@ RULE = "rms(share[a] - 0.5)"
 CUSTOM = f"{{objective: '{RULE}', disclosivity: 0, algorithm: {{balanced_tree: {{depth: null}}}}}}"
 DEFAULTS = {
     "delta": 0.05, "bound": "auto", "fraction": 0.5, "method": "pieces",
-    "guarantee": "each", "division": "equal",
+    "guarantee": "each",
     "order": "shuffled", "test": True,
 }  # fmt: skip
 
@@ -94,9 +94,8 @@ def test_choices_are_those_of_safety_tests():
     fields = SafetySpec.model_fields
     assert set(get_args(fields["bound"].annotation)) == {AUTO, *BOUNDS}
     assert get_args(fields["method"].annotation) == get_args(SafetyMethod)
-    assert get_args(fields["division"].annotation) == get_args(DeltaDivision)
     plain = SafetySpec.model_validate({})
-    assert SafetyTestSpec({}, 1) == SafetyTestSpec({}, 1, plain.bound, plain.method, plain.division)
+    assert SafetyTestSpec({}, 1) == SafetyTestSpec({}, 1, plain.bound, plain.method)
 
 
 @pytest.mark.parametrize(

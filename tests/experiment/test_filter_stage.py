@@ -254,7 +254,7 @@ SAFE = """
 name: tested
 datasets: {people: {path: people.csv, label: y, drop: [old]}}
 filter: {balance: sex, take: TAKE}
-safety: {delta: 0.1, fraction: 0.4, division: optimized}
+safety: {delta: 0.1, fraction: 0.4}
 constraints: {right: 'error[sex = F] <= 0.45'}
 algorithms: [unconstrained, unconstrained: {as: untested, safety: false}]
 metrics: {error: error}

@@ -50,7 +50,6 @@ def test_keys_without_a_test_do_not_depend_on_it(folder):
         "safety.bound=hoeffding",
         "safety.fraction=0.4",
         "safety.method=leaves",
-        "safety.division=optimized",
         "safety.stratify=[sex]",
         "safety.order=positional",
         "resample=1",

@@ -20,7 +20,7 @@ from ratecli.solvers.problem import ERROR_RATE, Problem
 from ratecli.solvers.seldonian import selection as search
 from ratecli.solvers.seldonian import soft as soft_search
 from ratecli.solvers.seldonian.hard import BOUND_KNOTS, ThresholdCandidates
-from ratecli.solvers.seldonian.prediction import predict_safety_test
+from ratecli.solvers.seldonian.prediction import calibrate_inflation, predict_safety_test
 from ratecli.solvers.seldonian.scores import (
     DecisionOutputs,
     ScoreModel,
@@ -28,7 +28,7 @@ from ratecli.solvers.seldonian.scores import (
     score_model_of,
     smooth_objective,
 )
-from ratecli.solvers.seldonian.solver import Seldonian, calibrate_inflation, check_inflation
+from ratecli.solvers.seldonian.solver import Seldonian, check_inflation
 
 
 def solved(problem: Problem, **options: object) -> Solution:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.models.linear import Logistic
 from ratecli.rates import expression as ex
@@ -27,7 +28,7 @@ from ratecli.solvers.seldonian.selection import (
     minimize_worst_bound,
     shortfall_reason,
 )
-from ratecli.solvers.seldonian.soft import candidate_selection, desaturate_point
+from ratecli.solvers.seldonian.soft import candidate_selection, desaturate_point, solve_smooth
 from ratecli.solvers.seldonian.solver import Seldonian
 
 BOUND_ROUNDING = 1e-9
@@ -202,6 +203,18 @@ class HardDecisionSearch:
         reason = shortfall_reason(self.prediction, upper, passes)
         trace, classifiers = tuple(self.track.trace), {"deterministic": nearest.classifier}
         return Solution(classifiers, "iteration_limit", reason, trace=trace)
+
+
+def solve_seldonian(
+    options: Seldonian, problem: Problem, rng: np.random.Generator, progress: Progress
+) -> Solution:
+    """Return the best model that is expected to pass its test; raise E102 if there is no test."""
+    if problem.safety_test is None:
+        message = "'seldonian' needs a safety test"
+        raise FaultError(Diagnostic("E102", message, "add at the top: safety: {delta: 0.05}"))
+    if options.decisions == "deterministic":
+        return solve_hard(options, problem, progress)
+    return solve_smooth(options, problem, rng, progress)
 
 
 def solve_hard(options: Seldonian, problem: Problem, progress: Progress) -> Solution:

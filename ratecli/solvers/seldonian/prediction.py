@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from ratecli.rates.expression import Expression
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.scores import Design, ModelOutputs
-from ratecli.solvers.seldonian.solver import BoundInflation, make_inflation
+from ratecli.solvers.seldonian.solver import DEFAULT_PASS_PROBABILITY, PASS_KEY
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,53 @@ class MeanEstimate:
             return np.stack([own / self.count, apart])
 
         return outputs.pull(self.rows.of, self.rows.rows, self.design, moments).T
+
+
+@dataclass(frozen=True)
+class BoundInflation:
+    """How a predicted bound is inflated: see `calibrate_inflation`.
+
+    Attributes
+    ----------
+    factor
+        Multiplies the distance of the predicted bound from the point estimate.
+    deviates
+        Number of standard errors to add: of the difference between the estimates of the same means
+        on candidate and on safety rows.
+    """
+
+    factor: float = 1.0
+    deviates: float = 0.0
+
+
+def calibrate_inflation(wanted: float, bounds: int) -> BoundInflation:
+    """Return the margin with which the real test is passed with a probability of at least `wanted`.
+
+    Let a bound on a mean be computed from `n` candidate rows or `m` safety rows. The mean on the
+    candidate rows is `C = mu + s / sqrt(n) Z`, that of the test `S = mu + s / sqrt(m) Z'`, with Z
+    and Z' independent and approximately normal. The bound of the test lies `h` above S, and h
+    hardly varies. Candidate selection requires `C + h + r <= limit` with a margin r. If that holds
+    with equality, the test's bound is within the limit if `S - C <= r`. As `S - C` has standard
+    deviation `s sqrt(1 / n + 1 / m)`, the margin `r = z s sqrt(1 / n + 1 / m)` with `Phi(z) = p`
+    gives a probability of p. For Student's t, with `h = t s / sqrt(m)`, this is the factor `1 + (z
+    / t) sqrt(1 + m / n)` on h: about 2.2 for 60 % of the rows in the test, a delta of 0.05 and p =
+    0.9. So the tutorial's 2 is right for one delta, one split and one p.
+
+    Several bounds, over all constraints, hold together with a probability of at least `wanted` if
+    each holds with `1 - (1 - wanted) / bounds`. If all limits are at most those predicted, so is
+    the upper end of every goal, which is monotone in them. Not accounted for: the candidate was
+    chosen on these rows, so its C is slightly better than that of a given model.
+    """
+    return BoundInflation(1.0, NormalDist().inv_cdf(1 - (1 - wanted) / max(bounds, 1)))
+
+
+def make_inflation(option: float | Mapping[str, float] | None, bounds: int) -> BoundInflation:
+    """Return the inflation for a checked option and the number of bounds over all constraints."""
+    if option is None:
+        return calibrate_inflation(DEFAULT_PASS_PROBABILITY, bounds)
+    if isinstance(option, Mapping):
+        return calibrate_inflation(option[PASS_KEY], bounds)
+    return BoundInflation(float(option))
 
 
 @dataclass(frozen=True)

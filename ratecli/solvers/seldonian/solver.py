@@ -4,67 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt
 from pydantic import BeforeValidator
 
-from ratecli.errors import Diagnostic, FaultError, InvalidValueError
+from ratecli.errors import Diagnostic, InvalidValueError
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import MEASURABLE_SHAPES, Goal
-from ratecli.solvers.base import Progress, Role, Solution, Solver
+from ratecli.solvers.base import Role, Solver
 
 PASS_KEY = "pass"  # noqa: S105  not a password
 DEFAULT_PASS_PROBABILITY = 0.9
 """Target probability of passing the test if the file specifies none."""
-
-
-@dataclass(frozen=True)
-class BoundInflation:
-    """How a predicted bound is inflated: see `calibrate_inflation`.
-
-    Attributes
-    ----------
-    factor
-        Multiplies the distance of the predicted bound from the point estimate.
-    deviates
-        Number of standard errors to add: of the difference between the estimates of the same means
-        on candidate and on safety rows.
-    """
-
-    factor: float = 1.0
-    deviates: float = 0.0
-
-
-def calibrate_inflation(wanted: float, bounds: int) -> BoundInflation:
-    """Return the margin with which the real test is passed with a probability of at least `wanted`.
-
-    Let a bound on a mean be computed from `n` candidate rows or `m` safety rows. The mean on the
-    candidate rows is `C = mu + s / sqrt(n) Z`, that of the test `S = mu + s / sqrt(m) Z'`, with Z
-    and Z' independent and approximately normal. The bound of the test lies `h` above S, and h
-    hardly varies. Candidate selection requires `C + h + r <= limit` with a margin r. If that holds
-    with equality, the test's bound is within the limit if `S - C <= r`. As `S - C` has standard
-    deviation `s sqrt(1 / n + 1 / m)`, the margin `r = z s sqrt(1 / n + 1 / m)` with `Phi(z) = p`
-    gives a probability of p. For Student's t, with `h = t s / sqrt(m)`, this is the factor `1 + (z
-    / t) sqrt(1 + m / n)` on h: about 2.2 for 60 % of the rows in the test, a delta of 0.05 and p =
-    0.9. So the tutorial's 2 is right for one delta, one split and one p.
-
-    Several bounds, over all constraints, hold together with a probability of at least `wanted` if
-    each holds with `1 - (1 - wanted) / bounds`. If all limits are at most those predicted, so is
-    the upper end of every goal, which is monotone in them. Not accounted for: the candidate was
-    chosen on these rows, so its C is slightly better than that of a given model.
-    """
-    return BoundInflation(1.0, NormalDist().inv_cdf(1 - (1 - wanted) / max(bounds, 1)))
-
-
-def make_inflation(option: float | Mapping[str, float] | None, bounds: int) -> BoundInflation:
-    """Return the inflation for a checked option and the number of bounds over all constraints."""
-    if option is None:
-        return calibrate_inflation(DEFAULT_PASS_PROBABILITY, bounds)
-    if isinstance(option, Mapping):
-        return calibrate_inflation(option[PASS_KEY], bounds)
-    return BoundInflation(float(option))
 
 
 def check_inflation(value: Any) -> Any:
@@ -88,10 +40,7 @@ InflationOption = Annotated[float | dict[str, float], BeforeValidator(check_infl
 
 
 if TYPE_CHECKING:  # numpy is slow to import
-    import numpy as np
-
     from ratecli.rates.matrix import RateMatrix
-    from ratecli.solvers.problem import Problem
 
 LAGRANGIAN_OPTIONS = ("step", "multiplier")
 """Options of `optimizer: lagrangian` alone."""
@@ -150,6 +99,7 @@ class Seldonian(Solver):
     multiplier: Annotated[float, Ge(0)] = 0.5
 
     version: ClassVar[int] = 4
+    runs: ClassVar[str] = "ratecli.solvers.seldonian.hard:solve_seldonian"
     absent: ClassVar[Mapping[str, str]] = {
         "model": "only linear models are fitted; for others, give 'post_shift' the model, and the "
         "file a safety test"
@@ -185,14 +135,3 @@ class Seldonian(Solver):
             f"'{others[0]}' is not a rate of decisions, as 'decisions: deterministic' requires"
         )
         return Diagnostic("E308", message, "use decisions: randomized")
-
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.seldonian.hard import solve_hard
-        from ratecli.solvers.seldonian.soft import solve_smooth
-
-        if problem.safety_test is None:
-            message = "'seldonian' needs a safety test"
-            raise FaultError(Diagnostic("E102", message, "add at the top: safety: {delta: 0.05}"))
-        if self.decisions == "deterministic":
-            return solve_hard(self, problem, progress)
-        return solve_smooth(self, problem, rng, progress)
