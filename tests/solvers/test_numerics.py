@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from ratecli.solvers.numerics import Stepper, Thresholds, minimize_quadratic
+from ratecli.solvers.numerics import Stepper, minimize_quadratic
 
 
 def quadratic(seed: int, size: int) -> tuple[np.random.Generator, np.ndarray, np.ndarray]:
@@ -53,22 +53,6 @@ def test_minimize_quadratic_with_fixed_sum_matches_slsqp(seed, size):
     start, box = np.full(size, 1 / size), [(0, 1)] * size
     best = minimize(value, start, constraints=even, bounds=box, method="SLSQP", tol=1e-12).fun
     assert value(found / total) <= best + 1e-7 * max(1, abs(best))
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_cheapest_threshold_matches_brute_force(seed):
-    rng = np.random.default_rng(seed)
-    scores, costs = rng.integers(6, size=12) / 2.0, rng.normal(size=12)
-    found = Thresholds.of(scores).cheapest(costs)
-    cheapest = min(costs @ (scores > cut) for cut in np.append(np.unique(scores), -1.0))
-    assert costs @ (scores > found) == pytest.approx(cheapest)
-    assert np.abs(scores - found).min() > 0.1
-
-
-def test_sums_above_thresholds():
-    cuts = Thresholds.of(np.array([2.0, 5.0, 2.0, 3.0]))
-    assert cuts.values.tolist() == [6.0, 4.0, 2.5, 1.0]
-    assert cuts.positive_sums(np.array([1.0, 2.0, 3.0, 4.0])).tolist() == [0, 2, 6, 10]
 
 
 def test_steps_of_plain_gradients():

@@ -7,7 +7,7 @@ from oracles.goals import BOTH, Rows, Rules, problem, problem_of, rates_of, run
 from ratecli.errors import FaultError
 from ratecli.rates.tangent import values
 from ratecli.solvers.baselines.solvers import PostShift
-from ratecli.solvers.numerics import Thresholds
+from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.problem import Problem
 
 CELLS = {("F", "B"): (8, 4), ("F", "W"): (60, 5), ("M", "B"): (40, 20), ("M", "W"): (90, 40)}
@@ -90,7 +90,7 @@ def test_unknown_groups_share_the_best_threshold(rules):
     single, mixed = (solution.variants[name] for name in ("deterministic", "stochastic"))
     assert single.slices == mixed.slices == ()
     scores, index = single.scorer.score(given.X), given.rates.index()
-    levels = Thresholds.of(scores).values
+    levels = RateCurve.of(scores).thresholds
     rates = np.stack([given.rates.rates((scores > level).astype(float)) for level in levels], 1)
     pieces = [piece for goal in given.constraints for piece in goal.pieces]
     excess = np.max([values(piece, rates, index) for piece in pieces], axis=0)

@@ -11,8 +11,8 @@ from ratecli.models.linear import Threshold
 from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import cut_search
-from ratecli.solvers.baselines.scores import threshold_rates
 from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained
+from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.problem import Problem
 
@@ -149,7 +149,8 @@ def test_constraints_without_a_common_threshold_give_no_solution():
 def test_scores_equal_up_to_rounding_share_a_decision():
     goals = problem(Rows(np.zeros((4, 1)), np.array([1.0, 0, 1, 1]), np.array(["a"] * 4)), Rules())
     scores = np.array([0.3, 1.0, 0.1 + 0.2, -2.0])
-    thresholds, rates = threshold_rates(scores - 0.5, goals.rates)
+    curve = RateCurve.of(scores - 0.5, keep_zero=True)
+    thresholds, rates = curve.thresholds, curve.rates(goals.rates)
     np.testing.assert_allclose(thresholds + 0.5, [2, 0.5, -0.85, -3], rtol=1e-15)
     np.testing.assert_array_equal(rates, [[0.75, 1.0, 0.5, 0.25]])
 

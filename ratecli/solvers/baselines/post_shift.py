@@ -23,6 +23,7 @@ from ratecli.solvers.baselines.cut_search import best_deterministic_cuts
 from ratecli.solvers.baselines.pools import pool_groups
 from ratecli.solvers.baselines.scores import score_rows
 from ratecli.solvers.baselines.solvers import PostShift
+from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.hull.best import HullOptimum
 from ratecli.solvers.hull.deterministic import no_single_ending
 from ratecli.solvers.hull.forms import (
@@ -34,7 +35,6 @@ from ratecli.solvers.hull.forms import (
 )
 from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.hull.local import best_in_hull
-from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.oracles.choice import model_name
 from ratecli.solvers.problem import ERROR_RATE, Groups, Problem, sum_by_goal
 
@@ -95,9 +95,9 @@ def cuts_by_group(
             once = np.asarray(np.bincount(own, above, len(present)), dtype=float)
             cells.append(GroupCuts(np.zeros(1), present, once[:, None]))
             continue
-        cuts = Thresholds.of(scores[rows])
+        curve = RateCurve.of(scores[rows])
         weights = kinds.weight[rows] * (own == np.arange(len(present))[:, None])
-        cells.append(GroupCuts(cuts.values, present, cuts.positive_sums(weights)))
+        cells.append(GroupCuts(curve.thresholds, present, curve.sums(weights)))
     return cells
 
 

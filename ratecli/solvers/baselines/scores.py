@@ -1,8 +1,4 @@
-"""A classifier's score, and the rows and scores by which thresholds on it are chosen.
-
-A flexible model's scores of its own training rows are too good: a recall set by them is missed on
-new rows. Thresholds are therefore chosen by scores of rows that the model has not seen.
-"""
+"""A classifier's score, and the rows and scores by which thresholds on it are chosen."""
 
 from __future__ import annotations
 
@@ -16,15 +12,14 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import CostSensitiveClassifier, ProbabilityThreshold
 from ratecli.models.linear import Threshold
 from ratecli.models.recent import take_rows
-from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
+from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.infeasible import unmet_status
-from ratecli.solvers.numerics import SCORE_TIE, Thresholds
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import existing_score, fit_classifier, is_linear, model_name
 from ratecli.solvers.oracles.model_names import LOGISTIC_MODEL
-from ratecli.solvers.oracles.unseen import folds_of, hold_out
+from ratecli.solvers.oracles.unseen import Indices, UnseenScores
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
 if TYPE_CHECKING:
@@ -74,25 +69,18 @@ def score_rows(options: Thresholded | PostShift, problem: Problem) -> ScoredRows
         E306 if no row has a label, E501 if the model cannot be fitted, E410 if there are too few
         rows to hold some out.
     """
-    match options.scores:
-        case {"folds": number}:
-            count = int(number)
-            classifier, suboptimal = fit_model(options, problem)
-            fold = folds_of(problem, count)
-            scores = np.empty(len(fold))
-            for k in range(count):
-                own = fold == k
-                part, _ = fit_model(options, problem.on(np.flatnonzero(~own)))
-                scores[own] = part.score(take_rows(problem.X, np.flatnonzero(own)))
-            return ScoredRows(classifier, problem, scores, suboptimal, seen=False)
-        case {"held_out": share}:
-            used, held = hold_out(problem, float(share))
-            classifier, suboptimal = fit_model(options, problem.on(used))
-            judged = problem.on(held)
-            scores = classifier.score(judged.X)
-            return ScoredRows(classifier, judged, scores, suboptimal, seen=False)
-    classifier, suboptimal = fit_model(options, problem)
-    return ScoredRows(classifier, problem, classifier.score(problem.X), suboptimal, seen=True)
+    unseen = UnseenScores.of(options.scores, problem)
+
+    def fit(rows: Indices) -> tuple[Classifier, str]:
+        return fit_model(options, problem if len(rows) == whole else problem.on(rows))
+
+    def score(fitted: tuple[Classifier, str], rows: Indices) -> Array:
+        return fitted[0].score(take_rows(problem.X, rows))
+
+    whole = problem.rates.sums.shape[1]
+    (classifier, suboptimal), scores = unseen.fit_and_score(fit, score)
+    judged = problem if len(unseen.scored) == whole else problem.on(unseen.scored)
+    return ScoredRows(classifier, judged, scores, suboptimal, unseen.seen)
 
 
 def fit_model(options: ModelOptions, problem: Problem) -> tuple[Classifier, str]:
@@ -136,20 +124,6 @@ def _labelled_rows(problem: Problem) -> FitRows:
     return FitRows(take_rows(problem.X, used), problem.layout, classes, weights / weights.mean())
 
 
-def threshold_rates(scores: Array, matrix: RateMatrix) -> tuple[Array, Array]:
-    """Return all thresholds (T,) on scores (n,), descending, and the rates (K, T) at each.
-
-    The threshold 0 is kept as it is if it lies between two neighbouring scores. Sums of row weights
-    are divided last, so that with weights of 1 the rates are exact to the last bit.
-    """
-    cuts = Thresholds.of(scores)
-    values = cuts.values.copy()
-    if np.abs(scores).min() > SCORE_TIE * max(float(np.abs(scores).max()), 1.0):
-        values[cuts.counts == (scores > 0).sum()] = 0.0
-    sums = cuts.positive_sums(matrix.sums.toarray()) + matrix.constants[:, None]
-    return values, sums / matrix.totals[:, None]
-
-
 def shift_threshold(classifier: Classifier, by: float) -> Classifier:
     """Return the classifier with its threshold raised by an amount of score."""
     match classifier:
@@ -169,7 +143,8 @@ def solve_thresholded(options: Thresholded, problem: Problem, progress: Progress
     scored = score_rows(options, problem)
     progress(f"{model_name(options.model)} model ready")
     rows = scored.problem
-    thresholds, rates = threshold_rates(scored.scores, rows.rates)
+    curve = RateCurve.of(scored.scores, keep_zero=True)
+    thresholds, rates = curve.thresholds, curve.rates(rows.rates)
     judged = replace(rows, constraints=goals)
     program = RateProgram.of(judged)
     missed = program.missed(rates, ROUNDING)

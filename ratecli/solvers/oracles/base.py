@@ -17,8 +17,8 @@ from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
 from ratecli.models.recent import leading_features
 from ratecli.rates.matrix import RowKinds
+from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.design_matrix import merge_equal_rows
-from ratecli.solvers.numerics import Thresholds
 
 
 class FitRows(NamedTuple):
@@ -159,13 +159,8 @@ class OracleRows:
 
     def cut_rates(self, scores: Array) -> tuple[Array, Array]:
         """Return all thresholds (T,) on scores (m,), and the rates (K, T) of deciding by each."""
-        cuts, shares = Thresholds.of(scores), self.shares
-        sums = np.empty((shares.shape[0], len(cuts.values)))
-        for q, own in enumerate(sums):  # one after another, to need less memory
-            part, weights = slice(*shares.indptr[q : q + 2]), np.zeros(len(scores))
-            weights[shares.indices[part]] = shares.data[part]
-            own[:] = cuts.positive_sums(weights)
-        return cuts.values, self.kinds.rates(sums)
+        curve = RateCurve.of(scores)
+        return curve.thresholds, self.kinds.rates(curve.sums(self.shares))
 
     def kind_costs(self, prices: Array) -> Array:
         """Return what positively deciding a weight of 1 of each kind costs, as (Q,).

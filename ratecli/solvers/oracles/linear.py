@@ -15,9 +15,9 @@ from scipy.optimize import minimize
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.linear import Threshold, logistic
 from ratecli.models.recent import array_digest
+from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.design_matrix import add_ones_column, compact, row_blocks, scale_rows
 from ratecli.solvers.fit_cache import FitCache
-from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.oracles.base import OracleRows
 
 STEP_TIE = 1e-9
@@ -155,7 +155,7 @@ class LinearOracle:
         shares = costs / np.abs(costs).sum()
 
         def with_best_bias(w: Array) -> Array:
-            return np.append(w[:-1], -Thresholds.of(self.rows.X @ w[:-1]).cheapest(shares))
+            return np.append(w[:-1], -RateCurve.of(self.rows.X @ w[:-1]).cheapest(shares))
 
         if isinstance(near, Threshold):
             tried = self._descents(np.append(near.weights, near.bias), shares)
@@ -254,4 +254,4 @@ class PairedRegressionOracle:
         costs = self.rows.kind_costs(prices)
         weights = -(self._slopes @ costs)[:-1]
         scores = np.asarray(self.rows.X @ weights)
-        return Threshold(weights, -Thresholds.of(scores).cheapest(costs @ self.rows.shares))
+        return Threshold(weights, -RateCurve.of(scores).cheapest(costs @ self.rows.shares))

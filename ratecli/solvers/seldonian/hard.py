@@ -17,7 +17,7 @@ from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.tangent import values
 from ratecli.solvers.base import Progress, Solution
-from ratecli.solvers.numerics import Thresholds
+from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.problem import ERROR_RATE, Problem
 from ratecli.solvers.seldonian.prediction import MeanEstimate, TestPrediction, predict_safety_test
 from ratecli.solvers.seldonian.scores import DecisionOutputs, ScoreModel
@@ -58,10 +58,8 @@ class ThresholdCandidates:
         self, scores: Array, rates: RateMatrix, objective: Expression, prediction: TestPrediction
     ) -> None:
         """Evaluate the objective, a function of `rates`, and the constraints at every threshold."""
-        self.prediction, self.cuts, self.rows = prediction, Thresholds.of(scores), len(scores)
-        sums = self.cuts.positive_sums(rates.sums.toarray()) + rates.constants[:, None]
-        totals = np.where(rates.totals > 0, rates.totals, np.nan)
-        every = np.clip(sums / totals[:, None], 0.0, 1.0)
+        self.prediction, self.cuts, self.rows = prediction, RateCurve.of(scores), len(scores)
+        every = np.clip(self.cuts.rates(rates), 0.0, 1.0)
         trees = [node for goal in prediction.goals for _, node in goal.nodes]
         ends = [values(node, every, rates.index()) for node in (objective, *trees)]
         self.values, *estimates = np.nan_to_num(ends, nan=np.inf)
@@ -79,7 +77,7 @@ class ThresholdCandidates:
         weights = np.zeros((2, self.rows))
         weights[:, rows.rows] = rows.slope, rows.slope * (rows.slope + 2 * rows.offset)
         constants = np.array([rows.offset.sum(), (rows.offset**2).sum()])
-        mean, power = (self.cuts.positive_sums(weights) + constants[:, None]) / max(count, 1)
+        mean, power = (self.cuts.sums(weights) + constants[:, None]) / max(count, 1)
         variance = np.maximum(power - mean**2, 0.0) * count / max(count - 1, 1)
         variance[variance < np.finfo(float).eps * power * count] = 0.0
         unknown = np.nan if count < 2 else 0.0
@@ -150,7 +148,7 @@ class ThresholdModel:
 
     @classmethod
     def of(cls, w: Array, cuts: ThresholdCandidates, k: int) -> ThresholdModel:
-        moved = np.append(w[:-1], -float(cuts.cuts.values[k]))
+        moved = np.append(w[:-1], -float(cuts.cuts.thresholds[k]))
         return cls(moved, float(cuts.values[k]), cuts.worst(k))
 
     @property
