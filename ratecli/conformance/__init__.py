@@ -5,14 +5,19 @@
     def test_conformance():
         check_solver(MySolver).require()
 
+It is a pytest plugin, too: `pytest -p ratecli.conformance --ratecli-plugin TARGET` adds a test of
+each plugin of a target, as `ratecli test-plugin TARGET` means it.
+
 This package uses the runner as `ratecli run` does; only `ratecli.cli` uses this package.
 """
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 from ratecli.conformance.data import check_dataset, check_metric
 from ratecli.conformance.outcome import CheckResult, OptimalityGap, PluginReport
@@ -35,19 +40,47 @@ __all__ = [
 ]
 
 
+def pytest_addoption(parser: Any) -> None:
+    """Add the option that names plugins to test; pytest calls this."""
+    help_text = "check the plugins of this package, of this name, or module:object"
+    parser.addoption(
+        "--ratecli-plugin", metavar="TARGET", action="append", default=[], help=help_text
+    )
+
+
+def pytest_collection_modifyitems(session: Any, config: Any, items: list[Any]) -> None:
+    """Add a test of each plugin that the options name; pytest calls this."""
+    import pytest  # noqa: PLC0415  only there while it runs
+
+    for target in config.getoption("--ratecli-plugin"):
+        for plugin in find_plugins(target):
+            parent = pytest.Module.from_parent(session, path=Path(__file__))
+            check = partial(_require, plugin)
+            items.append(pytest.Function.from_parent(parent, name=plugin.name, callobj=check))
+
+
+def _require(plugin: Plugin) -> None:
+    check_plugin(plugin).require()
+
+
 def check_target(text: str, *, offline: bool = False) -> list[PluginReport]:
-    """Check all objects that a target means: a plugin's name, a package, or `module:object`.
+    """Check all plugins that a target means; see `find_plugins`."""
+    return [check_plugin(each, offline=offline) for each in find_plugins(text)]
+
+
+def find_plugins(text: str) -> list[Plugin]:
+    """Return the plugins that a target means: a plugin's name, a package, or `module:object`.
 
     Raises E210 if there are none, or if an object cannot be a plugin.
     """
     if ":" in text:
-        return [_check_plugin(_plugin_at_path(text), offline=offline)]
+        return [_plugin_at_path(text)]
     plugins = installed_plugins_by_kind()
     named = [each for each in plugins if each.name == text] or [
         each for each in plugins if _normalize_name(each.package) == _normalize_name(text)
     ]
     if named:
-        return [_check_plugin(each, offline=offline) for each in named]
+        return named
     known = {name for each in plugins for name in (each.name, each.package)}
     hint = did_you_mean(text, known, "plugins and their packages")
     message = f"no plugin and no package with plugins is called '{text}'"
@@ -59,7 +92,8 @@ def _normalize_name(package: str) -> str:
     return package.lower().replace("_", "-").replace(".", "-")
 
 
-def _check_plugin(plugin: Plugin, *, offline: bool) -> PluginReport:
+def check_plugin(plugin: Plugin, *, offline: bool = False) -> PluginReport:
+    """Check one plugin, whatever its kind; one that cannot be loaded fails its only check."""
     try:
         found = load_plugin(plugin)
     except FaultError as error:

@@ -14,11 +14,9 @@ import pandas as pd
 
 from ratecli.conformance.outcome import (
     Caution,
+    Checks,
     CheckSkippedError,
-    PluginCheck,
     PluginReport,
-    check_in,
-    run_checks,
 )
 from ratecli.datasets.columns import is_text
 from ratecli.datasets.encode import Encoder
@@ -42,10 +40,9 @@ MIN_ROWS = 200
 """Rows of a generated table that is checked."""
 ARGUMENT_VALUE = 2.0
 """Value of all arguments of metrics with parameters."""
-DECLARATION_CHECKS: list[PluginCheck] = []
-READ_CHECKS: list[PluginCheck] = []
-TABLE_CHECKS: list[PluginCheck] = []
-METRIC_CHECKS: list[PluginCheck] = []
+SOURCE_CHECKS, METRIC_CHECKS = Checks(), Checks()
+READ, TABLES = 1, 2
+"""Stages of the checks of a source after those of its declaration."""
 
 
 @dataclass
@@ -87,11 +84,11 @@ def check_dataset(source: Source, *, origin: str = "", offline: bool = False) ->
     If `offline`, the network is not used, and a check fails if files are missing.
     """
     subject = SourceSubject(source, offline)
-    checks = run_checks(subject, DECLARATION_CHECKS, READ_CHECKS, TABLE_CHECKS)
+    checks = SOURCE_CHECKS.run(subject)
     return PluginReport("data set", source.name, origin or "not installed", checks)
 
 
-@check_in(DECLARATION_CHECKS, "is declared", "fill in all fields of the Source")
+@SOURCE_CHECKS.add("is declared", "fill in all fields of the Source")
 def _declared(data: SourceSubject) -> Iterator[str]:
     source = data.source
     for key in ("summary", "label", "licence", "notes", "preparations"):
@@ -101,7 +98,7 @@ def _declared(data: SourceSubject) -> Iterator[str]:
         yield f"a file cannot set the option '{key}', only {', '.join(SOURCE_OPTIONS)}"
 
 
-@check_in(DECLARATION_CHECKS, "can be fetched", "state address, sha256 and size of each file")
+@SOURCE_CHECKS.add("can be fetched", "state address, sha256 and size of each file")
 def _fetched(data: SourceSubject) -> Iterator[str]:
     if not data.source.files:
         raise CheckSkippedError("it is generated and has no files")
@@ -109,7 +106,7 @@ def _fetched(data: SourceSubject) -> Iterator[str]:
     data.paths = fetch_files(data.source, offline=data.offline)
 
 
-@check_in(READ_CHECKS, "can be read", "return a Table with digest=raw.digest, and state its rows")
+@SOURCE_CHECKS.add("can be read", "return a Table with digest=raw.digest, and state its rows", READ)
 def _read(data: SourceSubject) -> Iterator[str]:
     data.tables = {name: data.prepare(name) for name in data.source.preparations}
     if data.printed:
@@ -138,7 +135,7 @@ def _check_tables(name: str, mend: str) -> Callable[[TableReasons], object]:
                 for reason in reasons(data.source, preparation, table):
                     yield type(reason)(f"preparation '{preparation}': {reason}")
 
-        return check_in(TABLE_CHECKS, name, mend)(check)
+        return SOURCE_CHECKS.add(name, mend, TABLES)(check)
 
     return add
 
@@ -204,7 +201,7 @@ def _documented(source: Source, _: str, __: Table) -> Iterator[str]:
             yield Caution(f"'notes' do not describe the column '{name}'")
 
 
-@check_in(TABLE_CHECKS, "is reproducible", "use default_rng(raw.options['seed']) only")
+@SOURCE_CHECKS.add("is reproducible", "use default_rng(raw.options['seed']) only", TABLES)
 def _reproducible(data: SourceSubject) -> Iterator[str]:
     """Check that a table depends on the options only, and on the seed if there is one."""
     for preparation, table in data.tables.items():
@@ -241,7 +238,7 @@ class MetricSubject:
 def check_metric(metric: Rate | Composite, *, name: str = "", origin: str = "") -> PluginReport:
     """Check a rate or a composite metric; pass a `name` for a `Composite`, which has none."""
     name = name or (metric.name if isinstance(metric, Rate) else "metric")
-    checks = run_checks(MetricSubject(name, metric), METRIC_CHECKS)
+    checks = METRIC_CHECKS.run(MetricSubject(name, metric))
     return PluginReport("metric", name, origin or "not installed", checks)
 
 
@@ -259,7 +256,7 @@ def _random_values(*expressions: Expression) -> list[float]:
     return measure(expressions, sample, "train", Predictions(chances, chances, chances))
 
 
-@check_in(METRIC_CHECKS, "is declared", "see Rate and Composite of ratecli.rates.table")
+@METRIC_CHECKS.add("is declared", "see Rate and Composite of ratecli.rates.table")
 def _metric_declared(metric: MetricSubject) -> Iterator[str]:
     if error := metric_error(metric.name, metric.row):
         yield error
@@ -267,7 +264,7 @@ def _metric_declared(metric: MetricSubject) -> Iterator[str]:
         yield "'means' is empty"
 
 
-@check_in(METRIC_CHECKS, "has values", "masks or arguments leave no rows: see `show tpr`")
+@METRIC_CHECKS.add("has values", "masks or arguments leave no rows: see `show tpr`")
 def _has_values(metric: MetricSubject) -> Iterator[str]:
     if not math.isfinite(_random_values(metric.expression)[0]):
         yield "it has no value on random rows, for random decisions"
@@ -275,7 +272,7 @@ def _has_values(metric: MetricSubject) -> Iterator[str]:
         yield Caution("it does not depend on decisions")
 
 
-@check_in(METRIC_CHECKS, "adds up with its complement", "exchange yes and no, or name none")
+@METRIC_CHECKS.add("adds up with its complement", "exchange yes and no, or name none")
 def _complement(metric: MetricSubject) -> Iterator[str]:
     """Check that a rate is what ratecli derives from its complement, also on unlabelled rows."""
     if isinstance(metric.row, Composite) or not metric.row.complement:

@@ -68,9 +68,8 @@ class PluginReport:
 
     def require(self) -> None:
         """Raise AssertionError with a list of the failed checks; for tests."""
-        if not self.holds:
-            lines = [f"{each.name}: {each.reason} ({each.mend})" for each in self.failed]
-            raise AssertionError("\n".join([f"the {self.kind} '{self.name}' fails:", *lines]))
+        lines = [f"{each.name}: {each.reason} ({each.mend})" for each in self.failed]
+        assert self.holds, "\n".join([f"the {self.kind} '{self.name}' fails:", *lines])
 
 
 class CheckSkippedError(Exception):
@@ -87,50 +86,43 @@ Reasons = Callable[[Any], Iterable[str]]
 """Yields why a check of a subject fails, and nothing if it passes."""
 
 
-@dataclass(frozen=True)
-class PluginCheck:
-    """A check, and how to fix what it finds."""
+class Checks:
+    """The checks of a kind of plugin, by name: stage, how to fix what they find, and reasons."""
 
-    name: str
-    mend: str
-    reasons: Reasons
+    def __init__(self) -> None:
+        self.by_name: dict[str, tuple[int, str, Reasons]] = {}
 
-    def run(self, subject: object) -> CheckResult:
-        """Run the check. The first failure counts; an exception fails a check, too."""
+    def add(self, name: str, mend: str, stage: int = 0) -> Callable[[Reasons], Reasons]:
+        """Return a decorator that adds a check to a stage; stages are added in their order."""
+        return lambda reasons: self.by_name.setdefault(name, (stage, mend, reasons))[2]
+
+    def run(self, subject: object) -> tuple[CheckResult, ...]:
+        """Run all checks; skip those of later stages than one with a failure."""
+        results: list[CheckResult] = []
+        failed_stage: float = np.inf
+        for name, (stage, _, _) in self.by_name.items():
+            skipped = CheckResult(name, "skipped", "an earlier check failed")
+            results.append(skipped if stage > failed_stage else self.run_one(name, subject))
+            if results[-1].state == "failed":
+                failed_stage = min(failed_stage, stage)
+        return tuple(results)
+
+    def run_one(self, name: str, subject: object) -> CheckResult:
+        """Run a check. The first failure counts; an exception fails a check, too."""
+        _, mend, check = self.by_name[name]
         try:
-            reasons = list(self.reasons(subject))
+            reasons = list(check(subject))
         except CheckSkippedError as error:
-            return CheckResult(self.name, "skipped", str(error))
+            return CheckResult(name, "skipped", str(error))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  plugins may raise anything
             reasons = [exception_line(error)]
         if not reasons:
-            return CheckResult(self.name, "ok")
+            return CheckResult(name, "ok")
         failures = [reason for reason in reasons if not isinstance(reason, Caution)]
-        reason = str([*failures, *reasons][0])
-        return CheckResult(self.name, "failed" if failures else "warning", reason, self.mend)
-
-
-def check_in(stage: list[PluginCheck], name: str, mend: str) -> Callable[[Reasons], Reasons]:
-    """Return a decorator that adds a check to a stage."""
-
-    def add(reasons: Reasons) -> Reasons:
-        stage.append(PluginCheck(name, mend, reasons))
-        return reasons
-
-    return add
-
-
-def run_checks(subject: object, *stages: Iterable[PluginCheck]) -> tuple[CheckResult, ...]:
-    """Run all checks of each stage; skip the stages after one with a failure."""
-    results: list[CheckResult] = []
-    for stage in stages:
-        failed = any(result.state == "failed" for result in results)
-        for check in stage:
-            skipped = CheckResult(check.name, "skipped", "an earlier check failed")
-            results.append(skipped if failed else check.run(subject))
-    return tuple(results)
+        state: Literal["failed", "warning"] = "failed" if failures else "warning"
+        return CheckResult(name, state, str([*failures, *reasons][0]), mend)
 
 
 @contextmanager

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -17,7 +17,7 @@ from ratecli.certify.trees import SafetyTestSpec
 from ratecli.conformance.outcome import CheckSkippedError, watch_side_effects
 from ratecli.errors import exception_line
 from ratecli.experiment.checks.goals import refusal_reason
-from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.parser import parse_constraint, parse_expression
@@ -37,90 +37,71 @@ FEATURE_POINTS = np.array([[x, y] for x in (-2.0, -1.0, 0.0, 1.0, 2.0) for y in 
 POSITIVE_SHARES = np.array([0.08, 0.25, 0.5, 0.7, 0.92])
 """Share of positive labels for each value of the first feature."""
 TRAINING_ROWS, VALIDATION_ROWS = 60, 20
+SPARSE = "sparse"
+"""Attribute of tables whose features are a sparse matrix."""
 
 
-@dataclass(frozen=True)
-class TinyTable:
-    """A table of n rows.
+def plain_table() -> pd.DataFrame:
+    """Return rows whose features and group are informative; group `a` is selected less often.
 
-    Attributes
-    ----------
-    X
-        (n, d) features, without the group.
-    label
-        (n,) 0, 1 or NaN.
-    group
-        (n,) `a` or `b`, the column `g`.
-    weight
-        (n,) positive.
-    part
-        (n,) "train" or "validation".
+    Columns are the features `x0` and `x1`, the group `g` (`a` or `b`), `label` (0, 1 or NaN),
+    `weight` (positive) and `part` (train or validation).
     """
-
-    X: Features
-    label: Array
-    group: NDArray[np.str_]
-    weight: Array
-    part: NDArray[np.str_]
-
-    def at(self, rows: RowPositions) -> TinyTable:
-        """Return the given rows, in that order."""
-        return TinyTable(*(array[rows] for array in vars(self).values()))
-
-    def trial_data(self) -> TrialData:
-        """Return the rows as the runner represents them."""
-        columns = {"g": self.group.astype(object)}
-        names = np.full(len(self.label), "tiny")
-        return TrialData(Sample(columns, self.label, names, self.part, self.weight), self.X.copy())
-
-
-def plain_table() -> TinyTable:
-    """Return rows whose features and group are informative; group `a` is selected less often."""
     rng, n = np.random.default_rng(5), TRAINING_ROWS + VALIDATION_ROWS
     places = rng.integers(len(FEATURE_POINTS), size=n)
     group = np.where(rng.random(n) < 0.4 + 0.1 * (places < 4), "a", "b")
     chance = POSITIVE_SHARES[places // 2] + np.where(group == "a", -0.06, 0.06)
     label = (rng.random(n) < chance).astype(float)
     part = np.repeat(["train", "validation"], [TRAINING_ROWS, VALIDATION_ROWS])
-    return TinyTable(FEATURE_POINTS[places], label, group, np.ones(n), part)
+    features = pd.DataFrame(FEATURE_POINTS[places], columns=["x0", "x1"])
+    return features.assign(g=group, label=label, weight=1.0, part=part)
 
 
-def training_table() -> TinyTable:
+def training_table() -> pd.DataFrame:
     """Return the plain table without validation rows."""
-    return plain_table().at(np.arange(TRAINING_ROWS))
+    return plain_table()[:TRAINING_ROWS]
 
 
-def weighted_table() -> TinyTable:
+def weighted_table() -> pd.DataFrame:
     """Return a table whose weights change the best decisions: positive rows have a weight of 8."""
-    rows = training_table()
-    return replace(rows, weight=np.where(rows.label == 1, 8.0, 1.0))
+    return training_table().assign(weight=lambda rows: np.where(rows.label == 1, 8.0, 1.0))
 
 
-def repeat_rows(rows: TinyTable) -> TinyTable:
+def repeat_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Repeat each row as often as its integer weight says, with a weight of 1."""
-    often = rows.at(np.repeat(np.arange(len(rows.label)), rows.weight.astype(int)))
-    return replace(often, weight=np.ones(len(often.label)))
+    return rows.loc[rows.index.repeat(rows.weight.astype(int))].assign(weight=1.0)
 
 
-def unusual_tables() -> dict[str, TinyTable]:
+def unusual_tables() -> dict[str, pd.DataFrame]:
     """Return unusual tables by a description of what is unusual."""
-    rows = plain_table()
-    n = len(rows.label)
-    one = np.where((rows.group == "a") & (np.cumsum(rows.group == "a") > 1), "b", rows.group)
-    gaps = np.where((np.arange(n) % 5 == 0) & (rows.part == "train"), np.nan, rows.label)
-    few = rows.at(np.arange(16))
-    noise = np.random.default_rng(6).normal(size=(16, 30))
+    rows, few = plain_table(), plain_table()[:16]
+    gap, in_a = (rows.index % 5 == 0) & (rows.part == "train"), rows.g == "a"
+    noise = pd.DataFrame(np.random.default_rng(6).normal(size=(16, 30))).add_prefix("x_")
+    sparse_rows = rows.copy()
+    sparse_rows.attrs[SPARSE] = True
     return {
-        "a constant feature": replace(rows, X=rows.X * [1, 0] + [0, 1]),
-        "a group of one row, none to validate": replace(rows, group=one),
-        "all labels positive": replace(rows, label=np.ones(n)),
-        "all labels negative": replace(rows, label=np.zeros(n)),
-        "rows without a label": replace(rows, label=gaps),
-        "more features than rows": replace(few, X=np.hstack([few.X, noise])),
-        "a sparse matrix": replace(rows, X=sparse.csr_array(rows.X)),
+        "a constant feature": rows.assign(x1=1.0),
+        "a group of one row, none to validate": rows.assign(
+            g=rows.g.mask(in_a & (in_a.cumsum() > 1), "b")
+        ),
+        "all labels positive": rows.assign(label=1.0),
+        "all labels negative": rows.assign(label=0.0),
+        "rows without a label": rows.assign(label=rows.label.mask(gap)),
+        "more features than rows": few.join(noise),
+        "a sparse matrix": sparse_rows,
         "no validation rows": training_table(),
-        "all rows equal": replace(rows, X=np.ones((n, 2))),
+        "all rows equal": rows.assign(x0=1.0, x1=1.0),
     }
+
+
+def trial_data(rows: pd.DataFrame) -> TrialData:
+    """Return the rows as the runner represents them."""
+    X = rows.filter(regex="^x").to_numpy(dtype=float)
+    groups = {"g": rows["g"].to_numpy(dtype=object)}
+    label, weight = rows["label"].to_numpy(dtype=float), rows["weight"].to_numpy(dtype=float)
+    names, part = np.full(len(rows), "tiny"), rows["part"].to_numpy(dtype=str)
+    sample = Sample(groups, label, names, part, weight)
+    return TrialData(sample, sparse.csr_array(X) if SPARSE in rows.attrs else X)
 
 
 @dataclass(frozen=True)
@@ -188,19 +169,36 @@ def indistinguishable_rows(*columns: Array) -> RowPositions:
     return np.unique(table, axis=0, return_inverse=True)[1].ravel()
 
 
-def dense(X: Features) -> Array:
-    return X if isinstance(X, np.ndarray) else X.toarray()
-
-
 @dataclass(frozen=True)
 class SolverRun:
     """One call of `solve`: what it returned or raised, and sentences on its side effects."""
 
     goals: TinyProblemGoals
     problem: Problem
-    answer: Solution | Exception
+    answer: Solution | BaseException
     effects: tuple[str, ...]
     seconds: float
+
+    @classmethod
+    def of(cls, solver: Solver, goals: TinyProblemGoals, rows: pd.DataFrame) -> SolverRun:
+        """Run a solver on a table."""
+        problem = pose_problem(solver, goals, rows)
+        with watch_side_effects() as effects:
+
+            def progress(text: object) -> None:
+                if not isinstance(text, str) or not text.strip():
+                    effects.append(f"it calls progress({text!r}), not with one line of text")
+
+            start = time.perf_counter()
+            answer: Solution | BaseException
+            try:
+                answer = solver.solution(problem, np.random.default_rng(SEED), progress)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001  plugins may raise anything
+                answer = error
+            seconds = time.perf_counter() - start
+        return cls(goals, problem, answer, tuple(effects), seconds)
 
     @property
     def solution(self) -> Solution | None:
@@ -209,7 +207,7 @@ class SolverRun:
     @property
     def outcome(self) -> str:
         """The status of the solution, or the exception."""
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             return exception_line(self.answer)
         return self.answer.status
 
@@ -225,8 +223,9 @@ class SolverRun:
     def best(self, slices: Iterable[str], slack: float) -> float:
         """Return the least objective of decisions by the features and some slices."""
         members = (self.problem.slices[text].astype(float) for text in slices)
-        cells = indistinguishable_rows(dense(self.problem.X), *members)
-        return best_objective(self.problem, cells, slack)
+        X = self.problem.X
+        dense = X if isinstance(X, np.ndarray) else X.toarray()
+        return best_objective(self.problem, indistinguishable_rows(dense, *members), slack)
 
 
 @dataclass
@@ -274,11 +273,11 @@ class SolverSubject:
         self.plain_runs()
         return list(self.runs.values())
 
-    def run(self, name: str, goals: TinyProblemGoals, rows: TinyTable) -> SolverRun:
+    def run(self, name: str, goals: TinyProblemGoals, rows: pd.DataFrame) -> SolverRun:
         if not self.runs:  # modules imported on first use may write files or use random numbers
-            _run(self.solver, goals, rows)
+            SolverRun.of(self.solver, goals, rows)
         if name not in self.runs:
-            self.runs[name] = _run(self.solver, goals, rows)
+            self.runs[name] = SolverRun.of(self.solver, goals, rows)
         return self.runs[name]
 
 
@@ -289,33 +288,13 @@ def all_variants(runs: Iterable[SolverRun]) -> Iterator[tuple[SolverRun, Classif
             yield run, variant, f"variant '{name}' on '{run.goals.name}'"
 
 
-def _run(solver: Solver, goals: TinyProblemGoals, rows: TinyTable) -> SolverRun:
-    problem = pose_problem(solver, goals, rows)
-    answer: Any
-    with watch_side_effects() as effects:
-
-        def progress(text: object) -> None:
-            if not isinstance(text, str) or not text.strip():
-                effects.append(f"it calls progress({text!r}), not with one line of text")
-
-        start = time.perf_counter()
-        try:
-            answer = solver.solution(problem, np.random.default_rng(SEED), progress)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001  plugins may raise anything
-            answer = error
-        seconds = time.perf_counter() - start
-    return SolverRun(goals, problem, answer, tuple(effects), seconds)
-
-
-def pose_problem(solver: Solver, goals: TinyProblemGoals, rows: TinyTable) -> Problem:
+def pose_problem(solver: Solver, goals: TinyProblemGoals, rows: pd.DataFrame) -> Problem:
     """Return the problem as the runner would pose it."""
     objective, rules = goals.read()
-    problem = training_problem(rows.trial_data(), objective, rules, L2)
+    problem = training_problem(trial_data(rows), objective, rules, L2)
     if solver.needs_safety_test:
         delta = dict.fromkeys((rule.name for rule in rules), 0.2)
-        problem = replace(problem, safety_test=SafetyTestSpec(delta, len(rows.label)))
+        problem = replace(problem, safety_test=SafetyTestSpec(delta, len(rows)))
     if solver.needs_deployed:
         problem = replace(problem, deployed=Threshold(np.eye(problem.X.shape[1])[0]))
     return problem

@@ -17,12 +17,10 @@ from pydantic import TypeAdapter
 from ratecli.conformance import problems as tiny
 from ratecli.conformance.outcome import (
     Caution,
+    Checks,
     CheckSkippedError,
     OptimalityGap,
-    PluginCheck,
     PluginReport,
-    check_in,
-    run_checks,
 )
 from ratecli.conformance.problems import SolverRun, SolverSubject, all_variants
 from ratecli.errors import FaultError
@@ -42,9 +40,9 @@ SIMILAR_OBJECTIVE = 0.03
 
 Randomized searches may end at different solutions.
 """
-OPTION_CHECKS: list[PluginCheck] = []
-SOLUTION_CHECKS: list[PluginCheck] = []
-"""Checks of solutions, which are skipped if a check of the options failed."""
+SOLVER_CHECKS = Checks()
+SOLUTIONS = 1
+"""Stage of the checks of solutions, which are skipped if a check of the options failed."""
 
 
 def check_solver(
@@ -57,7 +55,7 @@ def check_solver(
     """
     instance = solver() if isinstance(solver, type) else solver
     subject, kind = SolverSubject(instance), type(instance)
-    checks = run_checks(subject, OPTION_CHECKS, SOLUTION_CHECKS)
+    checks = SOLVER_CHECKS.run(subject)
     report = PluginReport("algorithm", name or kind.__name__, origin or kind.__module__, checks)
     if not report.holds or not subject.goals:
         return report
@@ -72,7 +70,7 @@ def _gap(run: SolverRun) -> OptimalityGap:
     return OptimalityGap(run.goals.name, run.outcome, value, violation, best, run.seconds)
 
 
-@check_in(OPTION_CHECKS, "declares what it supports", "set role, objectives, constraints, version")
+@SOLVER_CHECKS.add("declares what it supports", "set role, objectives, constraints, version")
 def _declares(subject: SolverSubject) -> Iterator[str]:
     kind = type(subject.solver)
     if kind.role not in get_args(Role):
@@ -87,7 +85,7 @@ def _declares(subject: SolverSubject) -> Iterator[str]:
         yield f"its version is {kind.version!r}, not a whole number from 1"
 
 
-@check_in(OPTION_CHECKS, "has valid options", "use a frozen dataclass, and describe each option")
+@SOLVER_CHECKS.add("has valid options", "use a frozen dataclass, and describe each option")
 def _options(subject: SolverSubject) -> Iterator[str]:
     kind = type(subject.solver)
     parameters = vars(kind).get("__dataclass_params__")
@@ -104,13 +102,13 @@ def _options(subject: SolverSubject) -> Iterator[str]:
     trial_key(options)
 
 
-@check_in(OPTION_CHECKS, "can be pickled", "define it at module level")
+@SOLVER_CHECKS.add("can be pickled", "define it at module level")
 def _pickled(subject: SolverSubject) -> Iterator[str]:
     if pickle.loads(pickle.dumps(subject.solver)) != subject.solver:  # noqa: S301  bytes made here
         yield "it is not equal to itself after it was pickled"
 
 
-@check_in(SOLUTION_CHECKS, "returns valid solutions", "see Solution of ratecli.solvers.base")
+@SOLVER_CHECKS.add("returns valid solutions", "see Solution of ratecli.solvers.base", SOLUTIONS)
 def _solutions(subject: SolverSubject) -> Iterator[str]:
     for run in subject.plain_runs():
         yield from _solution_errors(subject, run, f"on '{run.goals.name}'")
@@ -140,7 +138,7 @@ def _solution_errors(subject: SolverSubject, run: SolverRun, where: str) -> Iter
         yield f"{where} it is 'solved', but a constraint is violated by {run.violation:.3g}"
 
 
-@check_in(SOLUTION_CHECKS, "returns valid classifiers", "use features (and slices) only")
+@SOLVER_CHECKS.add("returns valid classifiers", "use features (and slices) only", SOLUTIONS)
 def _classifiers(subject: SolverSubject) -> Iterator[str]:
     for run, variant, where in all_variants(subject.plain_runs()):
         X = run.problem.X
@@ -166,7 +164,9 @@ def _classifiers(subject: SolverSubject) -> Iterator[str]:
                 yield f"{where} decides the same rows differently in another order or alone"
 
 
-@check_in(SOLUTION_CHECKS, "is not better than the optimum", "train on X; measure with `problem`")
+@SOLVER_CHECKS.add(
+    "is not better than the optimum", "train on X; measure with `problem`", SOLUTIONS
+)
 def _not_below_optimum(subject: SolverSubject) -> Iterator[str]:
     """Check that neither the measured nor the claimed objective is below the known optimum."""
     for run in subject.plain_runs():
@@ -186,7 +186,7 @@ def _not_below_optimum(subject: SolverSubject) -> Iterator[str]:
                 yield f"on '{run.goals.name}' {what} is {objective:.6g}, the optimum {best:.6g}"
 
 
-@check_in(SOLUTION_CHECKS, "is reproducible", "use random numbers from `rng` only")
+@SOLVER_CHECKS.add("is reproducible", "use random numbers from `rng` only", SOLUTIONS)
 def _reproducible(subject: SolverSubject) -> Iterator[str]:
     """Check that the result depends on the given generator, not on global random states."""
     goals = subject.first
@@ -209,15 +209,15 @@ def _contents(run: SolverRun) -> Any:
     ]
 
 
-@check_in(SOLUTION_CHECKS, "ignores the order of rows", "avoid sums that depend on it")
+@SOLVER_CHECKS.add("ignores the order of rows", "avoid sums that depend on it", SOLUTIONS)
 def _row_order(subject: SolverSubject) -> Iterator[str]:
     goals, rows = subject.first, tiny.plain_table()
-    other = rows.at(np.random.default_rng(3).permutation(len(rows.label)))
+    other = rows.iloc[np.random.default_rng(3).permutation(len(rows))]
     pair = subject.run(goals.name, goals, rows), subject.run("another order", goals, other)
     yield from map(Caution, _differences(*pair, "with its rows in another order"))
 
 
-@check_in(SOLUTION_CHECKS, "uses weights", "see problem.rates, problem.labels() and rows()")
+@SOLVER_CHECKS.add("uses weights", "see problem.rates, problem.labels() and rows()", SOLUTIONS)
 def _weights(subject: SolverSubject) -> Iterator[str]:
     goals, rows = subject.first, tiny.weighted_table()
     weighted = subject.run("weights", goals, rows)
@@ -242,7 +242,7 @@ def _differences(one: SolverRun, other: SolverRun, when: str) -> Iterator[str]:
             yield f"its {what} is {there:.3g} {when}, otherwise {here:.3g}"
 
 
-@check_in(SOLUTION_CHECKS, "handles unusual tables", "return a status and a reason")
+@SOLVER_CHECKS.add("handles unusual tables", "return a status and a reason", SOLUTIONS)
 def _unusual_tables(subject: SolverSubject) -> Iterator[str]:
     """Check that unusual tables give a valid answer, or a diagnostic that explains why not."""
     for name, rows in tiny.unusual_tables().items():
@@ -251,7 +251,7 @@ def _unusual_tables(subject: SolverSubject) -> Iterator[str]:
             yield from _solution_errors(subject, run, f"on a table with {name}")
 
 
-@check_in(SOLUTION_CHECKS, "refuses other goals", "raise, or return a status and a reason")
+@SOLVER_CHECKS.add("refuses other goals", "raise, or return a status and a reason", SOLUTIONS)
 def _unsupported_goals(subject: SolverSubject) -> Iterator[str]:
     """Check that goals outside the declared classes are not falsely solved.
 
@@ -266,7 +266,7 @@ def _unsupported_goals(subject: SolverSubject) -> Iterator[str]:
             yield from _solution_errors(subject, run, f"on '{goals.name}'")
 
 
-@check_in(SOLUTION_CHECKS, "can be stored", "use ratecli.models, and a trace of numbers")
+@SOLVER_CHECKS.add("can be stored", "use ratecli.models, and a trace of numbers", SOLUTIONS)
 def _stored(subject: SolverSubject) -> Iterator[str]:
     for run, variant, where in all_variants(subject.all_runs()):
         restored = run.problem.decisions(loads(dumps(variant)))
@@ -279,6 +279,6 @@ def _stored(subject: SolverSubject) -> Iterator[str]:
         check_storable(TrialResult("k", "ok", trace=trace, multipliers=multipliers))
 
 
-@check_in(SOLUTION_CHECKS, "has no side effects", "use `rng` and progress(text)")
+@SOLVER_CHECKS.add("has no side effects", "use `rng` and progress(text)", SOLUTIONS)
 def _side_effects(subject: SolverSubject) -> Iterator[str]:
     yield from (effect for run in subject.all_runs() for effect in run.effects)

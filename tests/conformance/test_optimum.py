@@ -6,6 +6,7 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ratecli.conformance import problems as tiny
@@ -44,17 +45,21 @@ MEASURES = {
 """Objective and violation of each problem whose optimum is known."""
 
 
-def problem_of(name: str, rows: tiny.TinyTable) -> Problem:
-    return training_problem(rows.trial_data(), *GOALS[name].read(), 0.01)
+def problem_of(name: str, rows: pd.DataFrame) -> Problem:
+    return training_problem(tiny.trial_data(rows), *GOALS[name].read(), 0.01)
 
 
 @pytest.fixture(scope="module")
 def grid():
     """The table, the cells of its rows, and the rates of all decisions of a grid."""
     rows = tiny.training_table()
-    cells = tiny.indistinguishable_rows(np.clip(rows.X[:, 0], -1, 1))
+    cells = tiny.indistinguishable_rows(np.clip(rows.x0, -1, 1))
     ways = map(np.array, itertools.product(STEPS, repeat=3))
-    return rows, cells, [counted(way[cells], rows.label == 1, rows.group == "a") for way in ways]
+    return (
+        rows,
+        cells,
+        [counted(way[cells], rows.label.to_numpy() == 1, rows.g.to_numpy() == "a") for way in ways],
+    )
 
 
 @pytest.mark.parametrize("name", MEASURES)
@@ -70,14 +75,15 @@ def test_the_optimum_is_that_of_a_grid(name, grid):
 @pytest.mark.parametrize("name", MEASURES)
 def test_optima_are_lower_with_more_inputs_or_slack_and_equal_with_repeated_rows(name):
     rows = tiny.training_table()
-    problem, cells = problem_of(name, rows), tiny.indistinguishable_rows(rows.X)
+    problem = problem_of(name, rows)
+    cells = tiny.indistinguishable_rows(problem.X)
     best = tiny.best_objective(problem, cells)
     assert math.isfinite(best) == GOALS[name].possible
-    seeing = tiny.best_objective(problem, tiny.indistinguishable_rows(rows.X, rows.group == "a"))
+    seeing = tiny.best_objective(problem, tiny.indistinguishable_rows(problem.X, rows.g == "a"))
     assert seeing <= best + 1e-9
     assert tiny.best_objective(problem, cells, 0.05) <= best + 1e-9
     one, other = (
-        tiny.best_objective(problem_of(name, each), tiny.indistinguishable_rows(each.X))
+        tiny.best_objective(problem_of(name, each), tiny.indistinguishable_rows(each[["x0", "x1"]]))
         for each in (tiny.weighted_table(), tiny.repeat_rows(tiny.weighted_table()))
     )
     assert one == pytest.approx(other, abs=1e-7)

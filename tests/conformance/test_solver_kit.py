@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from mutants import CAUGHT, MUTANTS, Cuts, UnknownClass
 
 from ratecli.conformance import check_solver
 from ratecli.conformance.problems import SolverSubject
-from ratecli.conformance.solvers import OPTION_CHECKS, SOLUTION_CHECKS
+from ratecli.conformance.solvers import SOLVER_CHECKS
 from ratecli.models.linear import Threshold
 from ratecli.solvers.base import Solution
 from ratecli.solvers.registry import all_algorithms
@@ -17,7 +21,6 @@ from ratecli.solvers.registry import all_algorithms
 QUICK = ("unconstrained", "post_shift", "audit")
 FEWER = {"three_player": {"steps": 600}, "coco": {"steps": 40}}
 """Steps that are enough for 60 rows."""
-CHECKS = {check.name: check for check in (*OPTION_CHECKS, *SOLUTION_CHECKS)}
 
 
 @pytest.mark.parametrize(
@@ -52,12 +55,12 @@ def test_the_example_passes_and_comes_near_the_optimum():
     ("check", "mutant"), MUTANTS, ids=lambda each: getattr(each, "change", type(each).__name__)
 )
 def test_broken_solvers_fail_their_check(check, mutant):
-    found = CHECKS[check].run(SolverSubject(mutant))
+    found = SOLVER_CHECKS.run_one(check, SolverSubject(mutant))
     assert (found.state, bool(found.reason), bool(found.mend)) == ("failed", True, True), found
 
 
 def test_every_check_that_can_fail_has_a_broken_solver():
-    assert CHECKS.keys() - {"ignores the order of rows"} == set(CAUGHT)
+    assert SOLVER_CHECKS.by_name.keys() - {"ignores the order of rows"} == set(CAUGHT)
 
 
 class Sorted(Cuts):
@@ -69,10 +72,20 @@ class Sorted(Cuts):
 
 
 def test_questionable_solvers_get_a_warning():
-    found = CHECKS["ignores the order of rows"].run(SolverSubject(Sorted()))
+    found = SOLVER_CHECKS.run_one("ignores the order of rows", SolverSubject(Sorted()))
     assert found.state == "warning", found
 
 
 def test_require_raises_with_the_failed_checks():
     with pytest.raises(AssertionError, match=r"fails:\n.*is not a class of goals"):
         check_solver(UnknownClass).require()
+
+
+def test_the_kit_is_a_pytest_plugin():
+    options = "-q -p no:cacheprovider -p ratecli.conformance -k unknownclass --ratecli-plugin"
+    command = [sys.executable, "-m", "pytest", *options.split(), "mutants:UnknownClass", __file__]
+    here = Path(__file__).parent
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here)
+    assert "unknownclass" in done.stdout
+    assert "is not a class of goals" in done.stdout
+    assert "1 failed" in done.stdout
