@@ -86,6 +86,4 @@ def test_the_kit_is_a_pytest_plugin():
     command = [sys.executable, "-m", "pytest", *options.split(), "mutants:UnknownClass", __file__]
     here = Path(__file__).parent
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here)
-    assert "unknownclass" in done.stdout
-    assert "is not a class of goals" in done.stdout
-    assert "1 failed" in done.stdout
+    assert "unknownclass - AssertionError" in done.stdout
