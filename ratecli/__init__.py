@@ -9,6 +9,8 @@ imported on first use.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ratecli.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from ratecli.api.balanced import BalancedFilter as BalancedFilter
     from ratecli.api.classifier import RateConstrainedClassifier as RateConstrainedClassifier
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from ratecli.api.scoring import rate_scorer as rate_scorer
     from ratecli.api.scoring import violation_scorer as violation_scorer
     from ratecli.api.tested import SafetyTest as SafetyTest
-
-__version__ = "0.1.0"
 
 _NAMES = {
     "balanced": ("BalancedFilter",),

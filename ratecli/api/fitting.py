@@ -32,7 +32,7 @@ from ratecli.datasets.table import Table
 from ratecli.datasets.text_format import PLAIN
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case
-from ratecli.experiment.checks.rows import check_rows
+from ratecli.experiment.checks.rows import check_rows, row_id_warnings
 from ratecli.experiment.plan import TrialSpec
 from ratecli.ledger.records import MeasuredValue, random_stream
 from ratecli.models.base import Array, Classifier, Features
@@ -83,7 +83,8 @@ class FeatureReader:
     ) -> tuple[FeatureReader, Features, list[Diagnostic]]:
         """Learn how to make features from the rows `train`; return also the features of all rows.
 
-        Columns of a DataFrame with the same value in all rows are left out; a W411 names them.
+        Columns of a DataFrame with the same value in all rows are left out (W411), and text
+        features that hardly occur in other rows, such as IDs, are reported (W406).
         `encode="auto"` encodes a DataFrame that has text among its features, or whose missing
         numbers are replaced by means.
 
@@ -116,6 +117,7 @@ class FeatureReader:
         if matrix is None and not (text or means if encode == "auto" else encode):
             matrix = frame.to_numpy(dtype=np.float64)
         if matrix is None:
+            warnings += row_id_warnings(frame, features, "list it in drop")
             encoder = Encoder.fit([table], [train])
             reader = cls(Encoding.of(encoder, inputs.columns, levels=1))
             return reader, encoder.transform(table), warnings

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import ratecli
+from ratecli.version import __version__
 
 NUMERIC_PACKAGES = ("numpy", "scipy", "scikit-learn")
 """Libraries whose version may change a trial's numbers."""
@@ -21,7 +21,7 @@ NUMERIC_PACKAGES = ("numpy", "scipy", "scikit-learn")
 
 def code_versions() -> dict[str, str]:
     """Return the versions that are part of every trial's key."""
-    return {"ratecli": ratecli.__version__} | {name: _version(name) for name in NUMERIC_PACKAGES}
+    return {"ratecli": __version__} | {name: _version(name) for name in NUMERIC_PACKAGES}
 
 
 @cache

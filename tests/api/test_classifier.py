@@ -701,6 +701,15 @@ def test_empty_and_constant_columns_of_a_frame_are_left_out_and_named():
     assert (model.predict(X) == model.predict(X.assign(same=7.0, nan=1.0, none="b"))).all()
 
 
+def test_ids_of_rows_as_features_are_a_warning():
+    X, y = people(600)
+    X["id"] = [f"row {k}" for k in range(len(X))]
+    with pytest.warns(
+        RatecliWarning, match="W406: the feature 'id' has 600 different texts in 600"
+    ):
+        RateConstrainedClassifier(solver="unconstrained").fit(X, y)
+
+
 def test_codes_are_categories_and_large_integers_are_not_merged():
     large = 2**53 + np.arange(4)
     X = pd.DataFrame(

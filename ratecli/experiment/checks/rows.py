@@ -83,26 +83,34 @@ def check_row_ids(data: ExperimentData, used: Container[str]) -> Iterator[Diagno
     `used` are the names of the data sets whose features are used.
     """
     for name, entry in data.entries.items():
-        if entry.path is None or entry.stream or name not in used:
-            continue
-        table = get_table(data, name)
-        for feature in table.features:
-            column = table.frame[feature]
-            words: Collection[str] = column.dropna().unique() if is_text(column) else ()
-            many = len(words) > max(MAX_WORDS, MAX_DISTINCT_SHARE * len(table))
-            dates = len(words) > MAX_WORDS and all(map(is_date, words))
-            if many or dates:
-                kind = "dates" if dates else "texts"
-                why = "each is a category of its own"
-                if many:
-                    why = "a model that uses it does not generalize to new rows"
-                message = (
-                    f"the feature '{feature}' has {len(words):,} different {kind} in "
-                    f"{len(table):,} rows: {why}"
-                )
-                way = "remove it from 'features'" if entry.features else "add it to 'drop'"
-                instead = ", and add numbers such as a year or an age instead" * dates
-                yield Diagnostic("W406", message, way + instead, loc=("datasets", name), key=True)
+        if entry.path is not None and not entry.stream and name in used:
+            table = get_table(data, name)
+            way = "remove it from 'features'" if entry.features else "add it to 'drop'"
+            for fault in row_id_warnings(table.frame, table.features, way):
+                yield replace(fault, loc=("datasets", name), key=True)
+
+
+def row_id_warnings(frame: pd.DataFrame, features: Iterable[str], way: str) -> Iterator[Diagnostic]:
+    """Yield a W406 for each text feature whose values hardly occur in new rows.
+
+    `way` says how to leave out a feature.
+    """
+    for feature in features:
+        column = frame[feature]
+        words: Collection[str] = column.dropna().unique() if is_text(column) else ()
+        many = len(words) > max(MAX_WORDS, MAX_DISTINCT_SHARE * len(frame))
+        dates = len(words) > MAX_WORDS and all(map(is_date, words))
+        if many or dates:
+            kind = "dates" if dates else "texts"
+            why = "each is a category of its own"
+            if many:
+                why = "a model that uses it does not generalize to new rows"
+            message = (
+                f"the feature '{feature}' has {len(words):,} different {kind} in "
+                f"{len(frame):,} rows: {why}"
+            )
+            instead = ", and add numbers such as a year or an age instead" * dates
+            yield Diagnostic("W406", message, way + instead)
 
 
 def check_constant_columns(

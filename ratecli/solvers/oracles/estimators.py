@@ -21,7 +21,6 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 
-import ratecli
 from ratecli import plugins
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
@@ -53,6 +52,7 @@ from ratecli.solvers.oracles.boosters import (
 from ratecli.solvers.oracles.instances import find_instance
 from ratecli.solvers.oracles.model_names import class_path
 from ratecli.solvers.problem import ERROR_RATE, Groups
+from ratecli.version import __version__
 
 ModelKind = Literal["classifier", "regressor"]
 
@@ -227,7 +227,7 @@ def fit_estimator(
     kinds = [type(each) for each in (model, *nested)]
     known = all(plugins.is_trusted_package(library(kind)) for kind in kinds)
     names = [(kind.__module__, kind.__qualname__, _version(kind)) for kind in kinds if known]
-    said = ratecli.__version__, names, sorted(parameters.items(), key=str)
+    said = __version__, names, sorted(parameters.items(), key=str)
     parts = [(each.X, each.layout.levels, *each[2:]) for each in (rows, stopping) if each]
     key = b"".join(array_digest(said, *part) for part in parts)
     try:
