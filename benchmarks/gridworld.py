@@ -25,7 +25,7 @@ import numpy as np
 import yaml
 from scipy.special import softmax
 
-from ratecli.datasets.entry import DatasetEntry
+from ratecli.config.dataset import DatasetSpec
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.sources import gridworld
 from ratecli.experiment.prepare import prepare
@@ -74,7 +74,7 @@ def ours(seed: int, bound: dict[str, str]) -> Found:
 
 def toolkit(seed: int, weights: str, steps: tuple[int, float], python: str) -> Found:
     options = {"source": "gridworld", "rows": EPISODES, "seed": seed}
-    table = load_entry_table(DatasetEntry.of(options), Path.cwd(), offline=True)
+    table = load_entry_table(DatasetSpec.model_validate(options), Path.cwd(), offline=True)
     assert table.episodes is not None
     episodes = Episodes.of(table.matrix, table.episodes)
     with tempfile.TemporaryDirectory() as folder:

@@ -22,7 +22,7 @@ from common import SCOPE, fastest, in_turn, ratio_text
 from scipy import sparse
 from sklearn.svm import LinearSVC
 
-from ratecli.datasets.entry import DatasetEntry
+from ratecli.config.dataset import DatasetSpec
 from ratecli.datasets.files import fetch_files
 from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
@@ -158,7 +158,7 @@ def draw(curves: dict[str, tuple[Sequence[int], Sequence[float]]]) -> None:
 def bench_clicks() -> None:
     entry = {"source": "clicks", "split": {"test": 0.2, "stratify": ["set"]}}
     found = load_trial_data(
-        ExperimentData.of({"clicks": DatasetEntry.of(entry)}, Path.cwd()), 0, "deployed"
+        ExperimentData.of({"clicks": DatasetSpec.model_validate(entry)}, Path.cwd()), 0, "deployed"
     )
     sets = {name: parse_conditions(f"set = {name}") for name in ("d1", "d2", "d3")}
     scope = Scope(groups=sets)
@@ -189,7 +189,9 @@ if __name__ == "__main__":
             else:
                 bench_a9a(
                     load_trial_data(
-                        ExperimentData.of({"data": DatasetEntry.of({"source": "a9a"})}, Path.cwd()),
+                        ExperimentData.of(
+                            {"data": DatasetSpec.model_validate({"source": "a9a"})}, Path.cwd()
+                        ),
                         0,
                     )
                 )

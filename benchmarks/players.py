@@ -35,7 +35,7 @@ import numpy as np
 from common import SCOPE, fastest, ratio_text
 from scipy import sparse
 
-from ratecli.datasets.entry import DatasetEntry
+from ratecli.config.dataset import DatasetSpec
 from ratecli.datasets.files import fetch_files
 from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
@@ -149,7 +149,10 @@ def case_of(data: str, task: Task) -> Case:
     entry = {"source": data, "preparation": "narasimhan2019"}
     split = {"validation": "1/3"} if data == "adult" else {"train": "4/9", "validation": "2/9"}
     found = load_trial_data(
-        ExperimentData.of({"data": DatasetEntry.of(entry | {"split": split})}, Path.cwd()), 0
+        ExperimentData.of(
+            {"data": DatasetSpec.model_validate(entry | {"split": split})}, Path.cwd()
+        ),
+        0,
     )
     bound = FIGURES[data, task.name].bound
     return Case(data, task, bound, problem_of(found, task, bound), found)

@@ -12,7 +12,7 @@ import numpy as np
 from common import SCOPE, fastest
 from sklearn.metrics import accuracy_score, recall_score
 
-from ratecli.datasets.entry import DatasetEntry
+from ratecli.config.dataset import DatasetSpec
 from ratecli.datasets.files import fetch_files
 from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
@@ -28,10 +28,13 @@ def rows() -> tuple[str, TrialData]:
         fetch_files(find_source("a9a"), offline=not os.environ.get("RATECLI_DATA_MIRROR"))
     except FaultError:
         return "loans", load_trial_data(
-            ExperimentData.of({"data": DatasetEntry.of({"source": "loans"})}, Path.cwd()), 0
+            ExperimentData.of(
+                {"data": DatasetSpec.model_validate({"source": "loans"})}, Path.cwd()
+            ),
+            0,
         )
     return "a9a", load_trial_data(
-        ExperimentData.of({"data": DatasetEntry.of({"source": "a9a"})}, Path.cwd()), 0
+        ExperimentData.of({"data": DatasetSpec.model_validate({"source": "a9a"})}, Path.cwd()), 0
     )
 
 

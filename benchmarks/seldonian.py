@@ -35,7 +35,7 @@ import numpy as np
 import yaml
 from common import ratio_text
 
-from ratecli.datasets.entry import DatasetEntry
+from ratecli.config.dataset import DatasetSpec
 from ratecli.datasets.files import fetch_files
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.registry import find_source
@@ -111,7 +111,7 @@ class Answer:
 
 def table_of(task: Task) -> Table:
     return load_entry_table(
-        DatasetEntry.of({"source": "gpa", "preparation": task.kind}), Path.cwd()
+        DatasetSpec.model_validate({"source": "gpa", "preparation": task.kind}), Path.cwd()
     )
 
 

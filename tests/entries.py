@@ -4,33 +4,33 @@ from pathlib import Path
 
 import numpy as np
 
+from ratecli.config.dataset import DatasetSpec, SplitSpec
 from ratecli.datasets import load, split
-from ratecli.datasets.entry import DatasetEntry, SplitOptions
 from ratecli.streaming import table as streamed
 from ratecli.streaming.encode import encoded_stream
 from ratecli.streaming.split import CellTable
 
 
 def load_entry_table(options, base, **more):
-    return load.load_entry_table(DatasetEntry.of(options), base, **more)
+    return load.load_entry_table(DatasetSpec(**options), base, **more)
 
 
 def table_digest(options, base):
-    return load.table_digest(DatasetEntry.of(options), base)
+    return load.table_digest(DatasetSpec(**options), base)
 
 
 def assign_split_parts(table, spec, rng):
-    return split.assign_split_parts(table, SplitOptions(**spec), rng)
+    return split.assign_split_parts(table, SplitSpec(**spec), rng)
 
 
 def read_streamed_table(options, base, *more):
-    return streamed.StreamedTable(DatasetEntry.of(options), base, *more)
+    return streamed.StreamedTable(DatasetSpec(**options), base, *more)
 
 
 def split_streamed_table(options, folder, seed=3, slices=()):
     """Return a streamed table, its cells, its rows and their encoder."""
     table = read_streamed_table({"stream": True} | options, folder)
-    spec = SplitOptions(**options.get("split", {}))
+    spec = SplitSpec(**options.get("split", {}))
     cells = CellTable(table, dict(slices), spec, str(seed),
                       lambda k: np.random.default_rng([seed, k] if k else seed))  # fmt: skip
     return table, cells, *encoded_stream(table, cells)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from ratecli.api.goals import ROWS_DATASET, FitSpec, ParsedFitSpec
 from ratecli.api.rows import InputRows
+from ratecli.config.dataset import MISSING_IS_ERROR, MISSING_TO_MEAN
 from ratecli.datasets.columns import (
     ColumnKind,
     constant_columns_text,
@@ -23,7 +24,6 @@ from ratecli.datasets.columns import (
     is_text,
 )
 from ratecli.datasets.encode import Encoder, columns_as_known, constant_features
-from ratecli.datasets.entry import MISSING_IS_ERROR, MISSING_TO_MEAN
 from ratecli.datasets.load import check_feature
 from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
 from ratecli.datasets.notation import other_notation_error

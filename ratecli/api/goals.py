@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from ratecli.config.dataset import MISSING_IS_ERROR
 from ratecli.config.document import Document
 from ratecli.config.experiment import read_experiment
-from ratecli.datasets.entry import MISSING_IS_ERROR
 from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import Case
 from ratecli.experiment.reading import ExperimentReader, ParsedRules

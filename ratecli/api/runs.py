@@ -181,7 +181,7 @@ def load_dataset(name: str, *, split: str | None = None, **options: Any) -> Data
         check_types(name=name)
         source = find_source(name)
         document = Document.of_data({"source": name, **options}, names={(): "options"})
-        table = load_entry_table(read_spec(DatasetSpec, document).entry(), Path())
+        table = load_entry_table(read_spec(DatasetSpec, document), Path())
     if table.matrix is not None:
         raise ValueError(f"the features of '{name}' are ready-made, not columns of a table")
     rows: Any = np.ones(len(table), dtype=bool)

@@ -17,9 +17,9 @@ import pandas as pd
 import pyarrow as pa
 
 from ratecli.apply.predict import StoredModel, encoder_json, predict_table
+from ratecli.config.dataset import MISSING_IS_ERROR
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
-from ratecli.datasets.entry import MISSING_IS_ERROR
 from ratecli.datasets.files import sha256_of
 from ratecli.datasets.tables import TableFile, format_of_output, read_table_file, table_bytes
 from ratecli.datasets.text_format import PLAIN, TextFormat

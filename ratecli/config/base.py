@@ -72,6 +72,13 @@ class Spec(BaseModel):
     error_code: ClassVar[str | None] = None
     """The code of every error in the mapping; None: each has its own."""
 
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
+    def stated(self) -> dict[str, Any]:
+        """Return the keys that have a value, as plain data that is again valid in a file."""
+        return self.model_dump(mode="json", exclude_none=True)
+
     def conflicts(self) -> Iterable[Diagnostic]:
         """Yield errors that concern several keys together, each of which is valid alone."""
         return ()

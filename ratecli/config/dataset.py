@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, Strict, StringConstraints
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    Strict,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 from ratecli.config.base import (
     ColumnName,
@@ -23,11 +31,13 @@ from ratecli.config.base import (
     validate_rule,
 )
 from ratecli.config.validation import type_error, value_error
-from ratecli.datasets.entry import MAX_COMPONENTS, DatasetEntry
 from ratecli.errors import Diagnostic
 from ratecli.rates.syntax import SPLITS
-from ratecli.solvers.oracles.choice import ChancesOption, RegressorOption
 
+MISSING_IS_ERROR, MISSING_TO_MEAN = "error", "mean"
+"""Values of `missing:`: refuse missing numbers, or replace them by the training rows' mean."""
+MAX_COMPONENTS = 20_000
+"""Largest number of features of a kernel."""
 MAX_LEVELS = 30
 """Maximum number of levels; templates such as `mean(precision, by=level)` have the same limit."""
 DATASET_PARTS = SPLITS[:3]
@@ -102,6 +112,8 @@ RangeEnd = Annotated[float, Strict()] | None
 LabelRange = Annotated[tuple[RangeEnd, RangeEnd], BeforeValidator(_validate_range)]
 Chance = Annotated[float, Field(gt=0, lt=1)]
 Character = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1)]
+ModelChoice = Annotated[Any, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]})]
+"""A classifier or regressor: its name, or `{name: {parameter: value}}`; `experiment` checks it."""
 Sha256Text = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-fA-F]{64}$")]
 
 
@@ -132,6 +144,11 @@ class SplitSpec(Spec):
         None, description="Seed of one split for all seeds of the experiment."
     )
 
+    @property
+    def column(self) -> str | None:
+        """The column, not a feature, whose values define the parts; None if rows are sampled."""
+        return self.by or self.order
+
     def conflicts(self) -> Iterator[Diagnostic]:
         chosen = next((key for key in EXCLUSIVE_SPLIT_KEYS if getattr(self, key)), "")
         for key in EXCLUSIVE_SPLIT_KEYS.get(chosen, ()):
@@ -146,10 +163,13 @@ class SplitSpec(Spec):
             yield Diagnostic("E104", message, key=True)
 
 
+DEFAULT_SPLIT = SplitSpec()
+
+
 class EstimatedPropensity(Spec):
     """A propensity that is estimated."""
 
-    estimate: ChancesOption = Field(
+    estimate: ModelChoice = Field(
         description="The classifier of actions, fitted to the training rows: its name, or "
         "`{name: {parameter: value}}`."
     )
@@ -202,9 +222,9 @@ def _validate_outcomes(value: object) -> object:
         raise type_error(wanted, value, "write [COLUMN] or {COLUMN: [0, 1]}")
     if isinstance(value, dict):
         validate_each(value.items(), _validate_outcome_range)
-    else:
-        validate_each(enumerate(value), _validate_name)
-    return value
+        return value
+    validate_each(enumerate(value), _validate_name)
+    return dict.fromkeys(value, (None, None))
 
 
 class LoggedSpec(Spec):
@@ -218,12 +238,16 @@ class LoggedSpec(Spec):
         "`{estimate: CLASSIFIER}`. For episodes, the chance of the action that was taken.",
     )
     outcomes: Annotated[
-        dict[NameText, LabelRange] | Annotated[tuple[NameText, ...], Field(min_length=1)],
+        dict[NameText, LabelRange],
         Field(
             description="The columns of outcomes, as a list, or with the smallest and largest "
             "possible value of each: `{profit: [-1, 20]}`. Certificates use the range."
         ),
-        BeforeValidator(_validate_outcomes),
+        BeforeValidator(
+            _validate_outcomes,
+            json_schema_input_type=dict[NameText, LabelRange]
+            | Annotated[tuple[NameText, ...], Field(min_length=1)],
+        ),
     ]
     max_weight: Annotated[float, Field(gt=1)] | None = Field(
         None,
@@ -248,11 +272,50 @@ class LoggedSpec(Spec):
         description="Order of the Fourier basis of a policy's features; by default 0, the features "
         "and a constant.",
     )
-    outcome_model: RegressorOption | None = Field(
+    outcome_model: ModelChoice | None = Field(
         None,
         description="The regressor of outcomes for value_doubly_robust, fitted to the training "
         "rows of each action; by default Ridge.",
     )
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The smallest and largest possible value of each outcome, infinite if unknown."""
+        return {name: known_range(ends) for name, ends in self.outcomes.items()}
+
+    @property
+    def estimate(self) -> Any:
+        """The classifier that estimates the propensity; None if it is known."""
+        given = self.propensity
+        return given.estimate if isinstance(given, EstimatedPropensity) else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, none of which is a feature."""
+        named = (self.action, self.propensity, self.episode, self.step, *self.outcomes)
+        return tuple(name for name in named if isinstance(name, str))
+
+    @property
+    def span(self) -> float:
+        """The largest sum of the discounts of an episode's steps, infinite if unknown.
+
+        A discount alone does not limit it: estimates know only the steps of the logged episodes.
+        """
+        if not self.horizon:
+            return math.inf
+        return sum((self.discount or 1.0) ** step for step in range(self.horizon))
+
+    @property
+    def weight_limit(self) -> float:
+        """The weight that larger importance weights count as; infinite if there is no limit."""
+        return math.inf if self.max_weight is None else self.max_weight
+
+    @property
+    def largest_weight(self) -> float:
+        """The largest possible importance weight, infinite if unknown."""
+        if self.episode or not isinstance(self.propensity, float):
+            return self.weight_limit
+        return min(self.weight_limit, max(1 / self.propensity, 1 / (1 - self.propensity)))
 
     def conflicts(self) -> Iterator[Diagnostic]:
         if (self.episode is None) != (self.step is None):
@@ -399,8 +462,7 @@ class DatasetSpec(Spec):
             yield _conflict("label_range", "target: classes", "write 'target: number'")
         numbers = "target: number" if numeric else None
         in_memory = "remove it, or read the table into memory: stream: false"
-        kernel = self.features if isinstance(self.features, KernelSpec) else None
-        not_streamed = {"scores": self.scores, "logged": self.logged, KERNEL_FEATURES: kernel}
+        not_streamed = {"scores": self.scores, "logged": self.logged, KERNEL_FEATURES: self.kernel}
         kept = {"target: number": numbers, "levels": self.levels}
         for key, value in {**kept, **not_streamed}.items():
             if self.stream and value is not None:
@@ -415,17 +477,52 @@ class DatasetSpec(Spec):
         filled = self.missing if self.missing == "mean" else None
         given: dict[str, object] = {"label": self.label, "weight": self.weight}
         given["missing: mean"] = filled
-        given[KERNEL_FEATURES] = self.features if isinstance(self.features, KernelSpec) else None
+        given[KERNEL_FEATURES] = self.kernel
         for key, value in given.items():
             if value is not None:
                 yield _conflict(key, "logged: {episode: ...}", "leave one of them out")
 
-    def entry(self) -> DatasetEntry:
-        return DatasetEntry.of(self.options())
+    @property
+    def kernel(self) -> KernelSpec | None:
+        return self.features if isinstance(self.features, KernelSpec) else None
 
-    def options(self) -> dict[str, Any]:
-        """Return the options given in the file as plain data."""
-        return self.model_dump(mode="json", exclude_none=True)
+    @property
+    def named_features(self) -> tuple[str, ...]:
+        """The columns that are named as features."""
+        given = self.features
+        return (given.columns if isinstance(given, KernelSpec) else given) or ()
+
+    @property
+    def division(self) -> SplitSpec:
+        """How rows are divided, by default without any key."""
+        return self.split or DEFAULT_SPLIT
+
+    @property
+    def score_files(self) -> dict[str, str | None]:
+        """The file of each score, by name; None for a column of the table."""
+        named = self.scores or {}
+        return dict(named) if isinstance(named, dict) else dict.fromkeys(named)
+
+    @property
+    def score_columns(self) -> tuple[str, ...]:
+        """The columns of the table that are scores of existing models."""
+        return tuple(name for name, file in self.score_files.items() if file is None)
+
+    @property
+    def number_columns(self) -> tuple[str, ...]:
+        """The columns other than features that hold numbers."""
+        label = self.label if self.target == "number" else None
+        named = [label, self.weight, self.division.order, *self.score_columns]
+        if (logged := self.logged) is not None:
+            others = (logged.action, logged.episode)
+            named += [name for name in logged.names if name not in others]
+        return tuple(name for name in named if name)
+
+
+def known_range(ends: tuple[float | None, float | None] | None) -> tuple[float, float]:
+    """Return the ends of a range as numbers, infinite where unknown."""
+    low, high = ends or (None, None)
+    return (-math.inf if low is None else low, math.inf if high is None else high)
 
 
 def _conflict(key: str, other: str, hint: str) -> Diagnostic:

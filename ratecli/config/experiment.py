@@ -310,7 +310,7 @@ class Experiment(Goals, Data):
 
     def resolved(self) -> dict[str, Any]:
         """Return the experiment with all defaults as plain data that is again a valid file."""
-        return self.model_dump(mode="json", exclude_none=True)
+        return self.stated()
 
 
 def _check_names(experiment: Experiment) -> Iterator[Diagnostic]:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from pydantic import AllowInfNan, Field, Strict, TypeAdapter, ValidationError
 from scipy import sparse
 
+from ratecli.config.dataset import KernelSpec
 from ratecli.datasets.columns import (
     MISSING_CATEGORY,
     CellCounts,
@@ -37,7 +38,6 @@ from ratecli.datasets.columns import (
     no_mean_error,
     out_of_range_error,
 )
-from ratecli.datasets.entry import KernelOptions
 from ratecli.datasets.kernel_map import KernelMap, default_gamma
 from ratecli.datasets.notation import other_notation_error, spelled_numbers
 from ratecli.datasets.table import Table
@@ -192,7 +192,7 @@ class Encoder:
 
     def with_kernel(
         self,
-        kernel: KernelOptions,
+        kernel: KernelSpec,
         tables: Sequence[Table],
         train: Sequence[RowPositions],
         seed: int,

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ratecli.config.dataset import LoggedSpec
 from ratecli.datasets.columns import MISSING_CATEGORY, as_float_array, is_text
-from ratecli.datasets.entry import LoggedColumns
 from ratecli.datasets.logged import read_numbers, read_outcome, require
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError, errors_at, errors_under
@@ -22,7 +22,7 @@ MAX_ENTRIES = 2**28
 
 @errors_under("logged")
 def episode_table(
-    frame: pd.DataFrame, features: Sequence[str], columns: LoggedColumns, **others: Any
+    frame: pd.DataFrame, features: Sequence[str], columns: LoggedSpec, **others: Any
 ) -> Table:
     """Return a table with one row for each episode, in order of first appearance.
 
@@ -38,18 +38,18 @@ def episode_table(
     frame, episode, place = _steps_in_order(frame, columns)
     actions, names = _actions(frame, columns.action)
     states = pd.concat([_state(frame[name]) for name in features], axis=1)
-    outcomes = [read_outcome(frame, name, ends) for name, ends in columns.outcomes]
+    outcomes = [read_outcome(frame, *each) for each in columns.ranges.items()]
     first = np.flatnonzero(place == 0)
     layout = EpisodeLayout(
-        outcomes=tuple(name for name, _ in columns.outcomes),
-        lows=np.array([low for _, (low, _) in columns.outcomes]),
-        highs=np.array([high for _, (_, high) in columns.outcomes]),
+        outcomes=tuple(columns.outcomes),
+        lows=np.array([low for low, _ in columns.ranges.values()]),
+        highs=np.array([high for _, high in columns.ranges.values()]),
         actions=names,
         states=tuple(map(str, states.columns)),
         steps=columns.horizon or int(place.max()) + 1,
-        discount=columns.discount,
-        max_weight=columns.max_weight,
-        fourier=columns.fourier,
+        discount=columns.discount or 1.0,
+        max_weight=columns.weight_limit,
+        fourier=columns.fourier or 0,
     )
     if max(len(first) * layout.width, layout.basis_size) > MAX_ENTRIES:
         message = "the episodes have too many steps and features"
@@ -70,11 +70,11 @@ def episode_table(
 
 
 def _steps_in_order(
-    frame: pd.DataFrame, columns: LoggedColumns
+    frame: pd.DataFrame, columns: LoggedSpec
 ) -> tuple[pd.DataFrame, NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows by episode and step, and (S,) the numbers of both, from 0."""
     with errors_at("step"):
-        steps = read_numbers(frame, columns.step)
+        steps = read_numbers(frame, str(columns.step))
     order = np.lexsort((steps, pd.factorize(frame[columns.episode])[0]))
     frame, steps = frame.iloc[order].reset_index(drop=True), steps[order]
     episode = np.asarray(pd.factorize(frame[columns.episode])[0])
@@ -114,7 +114,7 @@ def _actions(frame: pd.DataFrame, name: str) -> tuple[NDArray[np.intp], tuple[st
 
 
 @errors_at("propensity")
-def _chances(frame: pd.DataFrame, columns: LoggedColumns) -> NDArray[np.float64]:
+def _chances(frame: pd.DataFrame, columns: LoggedSpec) -> NDArray[np.float64]:
     assert isinstance(columns.propensity, str)
     chances = read_numbers(frame, columns.propensity)
     hint = "it is the chance of the action that was taken"

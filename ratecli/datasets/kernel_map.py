@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AllowInfNan, Field, Strict
 
-from ratecli.datasets.entry import MAX_COMPONENTS
+from ratecli.config.dataset import MAX_COMPONENTS
 from ratecli.models.base import Features
 
 Whole: TypeAlias = Annotated[int, Strict()]

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ratecli.config.dataset import MISSING_TO_MEAN, DatasetSpec
 from ratecli.datasets import registry
 from ratecli.datasets.columns import (
     CellCounts,
@@ -23,7 +24,6 @@ from ratecli.datasets.columns import (
     read_number,
     stray_word_error,
 )
-from ratecli.datasets.entry import MISSING_TO_MEAN, DatasetEntry
 from ratecli.datasets.episodes import episode_table
 from ratecli.datasets.files import (
     fetch_files,
@@ -50,21 +50,25 @@ from ratecli.datasets.text_format import PLAIN, TextFormat
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at, exception_line
 from ratecli.rates.sample import relative_weights
 
-READING_VERSION = 2
+READING_VERSION = 3
 """Increased when a user's table gives other numbers."""
+_NOT_THE_TABLE = {"path", "stream", "sha256", "levels", "scores", "split"}
+"""Options of a user's own file that do not change the table."""
 
 
-def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that are features.
+def feature_names(
+    entry: DatasetSpec, columns: Sequence[str], deployed: str | None = None
+) -> tuple[str, ...]:
+    """Return the columns that are features; that of the deployed model's decisions is none.
 
     Raises E205 if a named column does not exist; E411 if a column has two roles or no feature is
     left.
     """
     _check_names(entry, columns)
-    taken = {entry.label, entry.weight, entry.split.column, entry.deployed, *entry.drop}
+    taken = {entry.label, entry.weight, entry.division.column, deployed, *(entry.drop or ())}
     logged = () if entry.logged is None else entry.logged.names
     taken |= {*entry.score_columns, *logged}
-    for k, name in enumerate(entry.features):
+    for k, name in enumerate(entry.named_features):
         if name in taken:
             message = f"column '{name}' cannot be a feature: it has another role, too"
             loc = (*_features_loc(entry), k)
@@ -73,23 +77,23 @@ def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...
         message = f"column '{entry.label}' cannot be both label and weight"
         raise FaultError(Diagnostic("E411", message, "name another column", loc=("weight",)))
     left = [name for name in columns if name not in taken]
-    features = tuple(dict.fromkeys(entry.features or left))
+    features = tuple(dict.fromkeys(entry.named_features or left))
     if not features:
         shown = ", ".join(f"'{name}'" for name in columns[:20]) + ", ..." * (len(columns) > 20)
         raise FaultError(Diagnostic("E411", "no column is left as a feature", f"columns: {shown}"))
     return features
 
 
-def _features_loc(entry: DatasetEntry) -> Loc:
+def _features_loc(entry: DatasetSpec) -> Loc:
     return ("features",) if entry.kernel is None else ("features", "columns")
 
 
-def _check_names(entry: DatasetEntry, columns: Sequence[str]) -> None:
+def _check_names(entry: DatasetSpec, columns: Sequence[str]) -> None:
     """Raise an E205 for each column that the entry names and the table does not have."""
     named: list[tuple[Loc, str | None]] = [(("label",), entry.label), (("weight",), entry.weight)]
-    named += [((*_features_loc(entry), k), name) for k, name in enumerate(entry.features)]
+    named += [((*_features_loc(entry), k), name) for k, name in enumerate(entry.named_features)]
     for key in ("drop", "categorical"):
-        named += [((key, k), name) for k, name in enumerate(getattr(entry, key))]
+        named += [((key, k), name) for k, name in enumerate(getattr(entry, key) or ())]
     named += [(("scores", k), name) for k, name in enumerate(entry.score_columns)]
     named += [(("logged",), name) for name in (entry.logged.names if entry.logged else ())]
     known, hint = frozenset(columns), ""
@@ -109,10 +113,15 @@ def _check_names(entry: DatasetEntry, columns: Sequence[str]) -> None:
         raise FaultError(faults)
 
 
-def load_entry_table(entry: DatasetEntry, base: Path, *, offline: bool = False) -> Table:
-    """Return the table of one entry; relative paths start from the folder `base`."""
+def load_entry_table(
+    entry: DatasetSpec, base: Path, *, deployed: str | None = None, offline: bool = False
+) -> Table:
+    """Return the table of one entry; relative paths start from the folder `base`.
+
+    `deployed` is the column of a deployed model's decisions, which is not a feature.
+    """
     if entry.source is None:
-        return add_scores(_load_own(entry, base), entry, base)
+        return add_scores(_load_own(entry, base, deployed), entry, base)
     source, settled = registry.find_source(entry.source), registry.settle_options(entry)
     paths = fetch_files(source, offline=offline)
     given = files_from_options(entry, base)
@@ -145,20 +154,20 @@ def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
     return table if plugin is None else replace(deepcopy(table))
 
 
-def table_digest(entry: DatasetEntry, base: Path) -> str:
-    """Return the digest of the entry's table; files are hashed but not parsed."""
-    return digest_with_scores(_digest_without_scores(entry, base), entry, base)
+def table_digest(entry: DatasetSpec, base: Path, deployed: str | None = None) -> str:
+    """Return the digest of `load_entry_table`; files are hashed but not parsed."""
+    return digest_with_scores(_digest_without_scores(entry, base, deployed), entry, base)
 
 
-def _digest_without_scores(entry: DatasetEntry, base: Path) -> str:
+def _digest_without_scores(entry: DatasetSpec, base: Path, deployed: str | None = None) -> str:
     if entry.source is None:
-        return find_own_files(entry, base).digest
+        return find_own_files(entry, base, deployed).digest
     source, settled = registry.find_source(entry.source), registry.settle_options(entry)
     given = {key: sha256_of(path) for key, path in files_from_options(entry, base).items()}
     return registry.source_digest(source, settled | given, source_checksums(source))
 
 
-def files_from_options(entry: DatasetEntry, base: Path) -> dict[str, Path]:
+def files_from_options(entry: DatasetSpec, base: Path) -> dict[str, Path]:
     """Return the user's files that source options name, by option; raise E405 if one is missing."""
     paths = {}
     for key in registry.find_source(str(entry.source)).file_options:
@@ -185,7 +194,7 @@ class OwnFiles:
 
 
 @errors_at("path")
-def find_own_files(entry: DatasetEntry, base: Path) -> OwnFiles:
+def find_own_files(entry: DatasetSpec, base: Path, deployed: str | None = None) -> OwnFiles:
     """Return the file that an entry names; if it is streamed, also all tables of a folder, by name.
 
     Raises
@@ -203,17 +212,19 @@ def find_own_files(entry: DatasetEntry, base: Path) -> OwnFiles:
         if not paths:
             way = "put files that end in .parquet or .csv there"
             raise missing_file_error(given, "is a folder without a table", way)
-    files = tuple(TableFile.of(each, entry.text_format, entry.format) for each in paths)
+    files = tuple(TableFile.of(each, TextFormat.of_spec(entry), entry.format) for each in paths)
     sums = _checksums(entry, paths)
     content: dict[str, Any] = {"sha256": sums[0], "suffix": paths[0].suffix.lower()}
     if entry.stream:
         content = {"streamed": sums, "kind": files[0].kind}
-    content |= {"reading": READING_VERSION, "options": entry.table_options()}
+    options = entry.model_dump(mode="json", exclude_none=True, exclude=_NOT_THE_TABLE)
+    content |= {"reading": READING_VERSION, "options": options}
+    content |= {"others": [entry.division.column, deployed]}
     digest = registry.json_sha256(content)
     return OwnFiles(files, sums, digest)
 
 
-def _checksums(entry: DatasetEntry, paths: Sequence[Path]) -> tuple[str, ...]:
+def _checksums(entry: DatasetSpec, paths: Sequence[Path]) -> tuple[str, ...]:
     """Return the SHA-256 of each file; raise E403 if it differs from the stated one.
 
     The sums of streamed files are stored, and computed again only if one is stated.
@@ -228,21 +239,22 @@ def _checksums(entry: DatasetEntry, paths: Sequence[Path]) -> tuple[str, ...]:
     return sums
 
 
-def _load_own(entry: DatasetEntry, base: Path) -> Table:
-    own = find_own_files(entry, base)
+def _load_own(entry: DatasetSpec, base: Path, deployed: str | None) -> Table:
+    own, form = find_own_files(entry, base, deployed), TextFormat.of_spec(entry)
+    categorical = entry.categorical or ()
     with errors_at("path"):
-        frame = read_own_table(own.files[0], entry.categorical)
-    features = feature_names(entry, [str(name) for name in frame.columns])
+        frame = read_own_table(own.files[0], categorical)
+    features = feature_names(entry, [str(name) for name in frame.columns], deployed)
     for name in entry.number_columns:
         if name in frame and is_text(frame[name]):
-            check_notation(name, frame[name].unique(), entry.text_format)
+            check_notation(name, frame[name].unique(), form)
     if entry.logged is not None and not entry.logged.episode:
         check_logged(frame, entry.logged)
     means = entry.missing == MISSING_TO_MEAN
     for name in features:
-        is_category, form = name in entry.categorical, entry.text_format
         if frame[name].notna().any():  # an empty column is left out
-            check_feature(frame[name], name, form, meant_as_text=is_category, means=means)
+            meant_as_text = name in categorical
+            check_feature(frame[name], name, form, meant_as_text=meant_as_text, means=means)
     label_range, label = registry.label_range(entry), np.full(len(frame), np.nan)
     if entry.label is not None and label_range is not None:
         label = read_number(frame[entry.label], entry.label, label_range)

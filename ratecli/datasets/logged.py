@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ratecli.config.dataset import LoggedSpec
 from ratecli.datasets.columns import as_float_array, is_text, within_max
-from ratecli.datasets.entry import LoggedColumns
 from ratecli.errors import Diagnostic, FaultError, errors_at, errors_under
 
 DEPLOYED_DECISION = "a decision of a deployed model"
@@ -51,7 +51,7 @@ def read_decisions(
 
 
 @errors_under("logged")
-def check_logged(frame: pd.DataFrame, columns: LoggedColumns) -> None:
+def check_logged(frame: pd.DataFrame, columns: LoggedSpec) -> None:
     """Raise an E406 for values that logged decisions cannot have, E411 for text.
 
     The chance of each action must be at least `MIN_PROPENSITY`: the outcome of an action that is
@@ -62,14 +62,14 @@ def check_logged(frame: pd.DataFrame, columns: LoggedColumns) -> None:
         if not logged.any():
             message = f"the column '{columns.action}' has no logged action"
             raise FaultError(Diagnostic("E406", message))
-    if isinstance(columns.propensity, str) and columns.propensity:
+    if isinstance(columns.propensity, str):
         with errors_at("propensity"):
             values = read_numbers(frame, columns.propensity)[logged]
             hint = "it is the chance that action 1 is taken; drop rows where it is almost 0 or 1"
             valid = (values >= MIN_PROPENSITY) & (values <= 1 - MIN_PROPENSITY)
             what = f"between {MIN_PROPENSITY:g} and 1 - {MIN_PROPENSITY:g}"
             require(valid, (columns.propensity, values), what, hint)
-    for name, ends in columns.outcomes:
+    for name, ends in columns.ranges.items():
         read_outcome(frame[logged], name, ends)
 
 

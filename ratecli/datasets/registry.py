@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from ratecli import plugins
-from ratecli.datasets.entry import DatasetEntry, LoggedColumns
+from ratecli.config.dataset import SHARED_KEYS, DatasetSpec, LoggedSpec, known_range
 from ratecli.datasets.source import Source
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_at
-
-ROW_OPTIONS = ("split", "levels", "scores")
-"""Options of an entry that affect how the rows of a table are used, or add columns."""
 
 
 @errors_at("source")
@@ -70,14 +66,14 @@ def providing_plugin(source: Source) -> plugins.Plugin | None:
     return None if source.name in SOURCES else plugins.find_plugin("data set", source.name)
 
 
-def settle_options(entry: DatasetEntry) -> dict[str, Any]:
+def settle_options(entry: DatasetSpec) -> dict[str, Any]:
     """Return the source options of a `datasets:` entry, checked and with all defaults.
 
     Options that name a file are checked but left out: only the file's content matters. Raises E101
     for unknown options and E104 for invalid values.
     """
     source = find_source(str(entry.source))
-    known = {"preparation", *source.options, *source.file_options, *ROW_OPTIONS}
+    known = {"preparation", *source.options, *source.file_options, *SHARED_KEYS}
     for key in entry.stated():
         if key in known | {"source"}:
             continue
@@ -99,7 +95,7 @@ def settle_options(entry: DatasetEntry) -> dict[str, Any]:
     return settled
 
 
-def label_range(entry: DatasetEntry) -> tuple[float, float] | None:
+def label_range(entry: DatasetSpec) -> tuple[float, float] | None:
     """Return the range of the labels of a `datasets:` entry, without reading a file.
 
     If the labels are numbers: the smallest and largest possible label, infinite if unknown. None if
@@ -109,18 +105,17 @@ def label_range(entry: DatasetEntry) -> tuple[float, float] | None:
         return find_source(entry.source).numbers.get(settle_options(entry)["preparation"])
     if entry.target != "number":
         return None
-    low, high = entry.label_range or (None, None)
-    return (-math.inf if low is None else float(low), math.inf if high is None else float(high))
+    return known_range(entry.label_range)
 
 
-def logged_columns(entry: DatasetEntry) -> LoggedColumns | None:
+def logged_columns(entry: DatasetSpec) -> LoggedSpec | None:
     """Return the columns of logged decisions of a `datasets:` entry, None without any."""
     if entry.source is None:
         return entry.logged
     return find_source(entry.source).logged.get(settle_options(entry)["preparation"])
 
 
-def true_returns(entry: DatasetEntry) -> str:
+def true_returns(entry: DatasetSpec) -> str:
     """Return `Source.true_returns` of a `datasets:` entry, "" for a user's own table."""
     return "" if entry.source is None else find_source(entry.source).true_returns
 

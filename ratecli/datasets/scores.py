@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ratecli.config.dataset import DatasetSpec
 from ratecli.datasets.columns import as_float_array, check_scores, is_text
-from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.files import find_user_file, read_errors, sha256_of
 from ratecli.datasets.registry import json_sha256
 from ratecli.datasets.stored_models import score_with_model
@@ -25,7 +25,7 @@ MODEL_SUFFIXES = (".json", ".onnx", ".skops")
 """Suffixes of other files with models."""
 
 
-def digest_with_scores(digest: str, entry: DatasetEntry, base: Path) -> str:
+def digest_with_scores(digest: str, entry: DatasetSpec, base: Path) -> str:
     """Return the digest of a table with its scores, given the one without; files are only hashed.
 
     Raises
@@ -39,21 +39,21 @@ def digest_with_scores(digest: str, entry: DatasetEntry, base: Path) -> str:
     return json_sha256({"table": digest, "columns": entry.score_columns, "files": sums})
 
 
-def score_files(entry: DatasetEntry, base: Path) -> list[Path]:
+def score_files(entry: DatasetSpec, base: Path) -> list[Path]:
     """Return the files of scores and models; raise E405 if one is missing."""
     return [path for _, path, _ in _files(entry, base)]
 
 
-def _files(entry: DatasetEntry, base: Path) -> Iterator[tuple[str, Path, str]]:
+def _files(entry: DatasetSpec, base: Path) -> Iterator[tuple[str, Path, str]]:
     """Yield the name of each score with a file, the file, and its SHA-256."""
-    for name, given in entry.scores:
+    for name, given in entry.score_files.items():
         if given is not None:
             with errors_at("scores", name), read_errors(given):
                 path = find_user_file(given, base)
                 yield name, path, sha256_of(path)
 
 
-def add_scores(table: Table, entry: DatasetEntry, base: Path) -> Table:
+def add_scores(table: Table, entry: DatasetSpec, base: Path) -> Table:
     """Return the table with a column for each score of a file.
 
     Raises

@@ -11,7 +11,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
-from ratecli.datasets.entry import LoggedColumns
+from ratecli.config.dataset import LoggedSpec
 from ratecli.datasets.lazy import NDArray, Table, columns, np, pd
 
 
@@ -87,7 +87,7 @@ class Source:
     file_options: tuple[str, ...] = ()
     frontier: Frontier | None = None
     numbers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    logged: Mapping[str, LoggedColumns] = field(default_factory=dict)
+    logged: Mapping[str, LoggedSpec] = field(default_factory=dict)
     true_returns: str = ""
     version: int = 1
     stand_in: str = ""

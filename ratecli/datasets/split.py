@@ -11,14 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ratecli.config.dataset import DATASET_PARTS, SplitSpec
 from ratecli.datasets.columns import is_text
-from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.rates.syntax import SPLITS, is_date
+from ratecli.rates.syntax import is_date
 
-SPLIT_NAMES = SPLITS[:3]
-"""The parts that a file can specify: train, validation and test."""
+SPLIT_NAMES = DATASET_PARTS
 _TEST = Fraction(1, 3)
 """Share of the test part by default."""
 PartSampler = Callable[
@@ -28,9 +27,7 @@ PartSampler = Callable[
 """Samples parts, like `sample_parts`."""
 
 
-def assign_split_parts(
-    table: Table, spec: SplitOptions, rng: np.random.Generator
-) -> NDArray[np.str_]:
+def assign_split_parts(table: Table, spec: SplitSpec, rng: np.random.Generator) -> NDArray[np.str_]:
     """Return the part of each row: "train", "validation" or "test".
 
     Parts come from a column (`by`), from the order of a column's values, from the official split,
@@ -43,7 +40,7 @@ def assign_split_parts(
 
 
 def split_rows(
-    table: Table, spec: SplitOptions, rng: np.random.Generator, sample: PartSampler | None = None
+    table: Table, spec: SplitSpec, rng: np.random.Generator, sample: PartSampler | None = None
 ) -> NDArray[np.str_]:
     """Return the part of each row, like `assign_split_parts`; parts may be empty.
 
@@ -58,7 +55,7 @@ def split_rows(
         assert table.part is not None
         part, held = table.part.astype("<U10"), Fraction(str(spec.validation or 0))
         rows, shares = np.flatnonzero(part == "train"), {"train": 1 - held, "validation": held}
-    strata = _strata(table, spec.stratify)
+    strata = _strata(table, spec.stratify or ())
     part[rows] = (sample or sample_parts)(rows, shares or part_shares(spec), strata, rng)
     return part
 
@@ -92,7 +89,7 @@ def reserve_safety_rows(
     return aside
 
 
-def is_official(spec: SplitOptions, part: NDArray[np.str_] | None) -> bool:
+def is_official(spec: SplitSpec, part: NDArray[np.str_] | None) -> bool:
     """Return whether rows keep the official split `part`; raise E410 if that is impossible."""
     if part is None and spec.official:
         message = "the data set has no official split"
@@ -115,7 +112,7 @@ def _by_column(table: Table, name: str) -> NDArray[np.str_]:
     return values.to_numpy(dtype="<U10")
 
 
-def _by_order(values: pd.Series, spec: SplitOptions) -> NDArray[np.str_]:
+def _by_order(values: pd.Series, spec: SplitSpec) -> NDArray[np.str_]:
     """Return parts in the order of the values; equal values are in the part of their middle row."""
     order = values
     if is_text(values):
@@ -136,7 +133,7 @@ def _by_order(values: pd.Series, spec: SplitOptions) -> NDArray[np.str_]:
     return np.array(list(shares), "<U10")[np.searchsorted(ends, middle)][codes]
 
 
-def part_shares(spec: SplitOptions) -> dict[str, Fraction]:
+def part_shares(spec: SplitSpec) -> dict[str, Fraction]:
     """Return the shares of the three parts.
 
     By default validation has none, test 1/3 (or the rest if the training share is given), training
@@ -204,7 +201,7 @@ def apportion(total: int, shares: list[Fraction]) -> list[int]:
 
 
 def check_parts(
-    counts: Mapping[str, int], spec: SplitOptions, official: NDArray[np.str_] | None
+    counts: Mapping[str, int], spec: SplitSpec, official: NDArray[np.str_] | None
 ) -> None:
     """Raise E410 if a part of which `counts` has the number of rows is empty.
 

@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ratecli.config.dataset import LoggedSpec
 from ratecli.datasets.columns import LazyMapping, as_float_array, is_text, level_codes
-from ratecli.datasets.entry import LoggedColumns
 from ratecli.models.policy import EpisodeLayout
 from ratecli.rates.sample import make_read_only
 from ratecli.rates.syntax import value_text
@@ -69,7 +69,7 @@ class Table:
     weight: NDArray[np.float64] | None = None
     files: tuple[tuple[str, str], ...] = ()
     missing: bool = False
-    logged: LoggedColumns | None = None
+    logged: LoggedSpec | None = None
     episodes: EpisodeLayout | None = None
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from ratecli.config.dataset import DatasetSpec
 from ratecli.errors import Diagnostic, FaultError
 
 DECIMALS = (".", ",")
@@ -41,6 +42,11 @@ class TextFormat:
     decimal: str = "."
     thousands: str = ""
     encoding: str = "utf-8"
+
+    @classmethod
+    def of_spec(cls, spec: DatasetSpec) -> TextFormat:
+        """Return the format of a user's own table."""
+        return PLAIN.updated({key: getattr(spec, key) for key in FORMAT_KEYS})
 
     @classmethod
     def of(cls, keys: object) -> TextFormat:

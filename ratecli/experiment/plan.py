@@ -236,8 +236,11 @@ class _Planner:
         self.data_of = cache(data.only)
         self.common = {"versions": code_versions(), "l2": experiment.regularization.l2}
         self.datasets = {
-            name: {"digest": table_digest(entry, data.folder), "split": entry.split.stated()}
-            | ({"levels": entry.levels} if entry.levels > 1 else {})
+            name: {
+                "digest": table_digest(entry, data.folder, data.deployed),
+                "split": entry.division.stated(),
+                "levels": entry.levels or 1,
+            }
             for name, entry in data.entries.items()
         }
         self.filters = filter_stage_cases(cases)

@@ -10,15 +10,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from ratecli.config.dataset import DatasetSpec
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, read_experiment
 from ratecli.datasets import registry
-from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.files import DownloadProgress, fetch_files, missing_source_files
 from ratecli.datasets.load import files_from_options, table_digest
 from ratecli.datasets.registry import logged_columns
 from ratecli.datasets.scores import score_files
-from ratecli.errors import Diagnostic, FaultError, errors_at
+from ratecli.errors import Diagnostic, FaultError, errors_at, errors_under
 from ratecli.experiment.cases import Case
 from ratecli.experiment.checks.report import check_known_optima, check_splits
 from ratecli.experiment.checks.rows import (
@@ -45,6 +45,7 @@ from ratecli.sampling.rows import (
     load_trial_data,
     slice_columns,
 )
+from ratecli.solvers.oracles.choice import check_probability_classifier, check_regressor
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,8 @@ def check_document(document: Document, *, refuse: bool = True) -> PreparedExperi
     not support are warnings instead of errors.
     """
     experiment = read_experiment(document)
-    entries = {name: spec.entry() for name, spec in experiment.datasets.items()}
-    _each_entry(entries, document, lambda _, entry: entry.source and registry.settle_options(entry))
+    entries = experiment.datasets
+    _each_entry(entries, document, lambda _, entry: _check_entry(entry))
     ranges = {name: registry.label_range(entry) for name, entry in entries.items()}
     numeric = frozenset(name for name, limits in ranges.items() if limits is not None)
     defaults: dict[str, Any] = {}
@@ -111,12 +112,10 @@ def check_document(document: Document, *, refuse: bool = True) -> PreparedExperi
     column = experiment.deployed.column if experiment.deployed else None
     word = experiment.deployed.positive if experiment.deployed else None
     slices = tuple((name, tuple(cuts)) for name, cuts in reader.compared_columns(cases).items())
-    for name, entry in entries.items():
-        if entry.path is not None:
-            own = slices if entry.stream else ()
-            entries[name] = replace(entry, deployed=column, deployed_positive=word, slices=own)
     used = {name for case in cases for name in case.datasets}
-    data = ExperimentData.of(entries, document.path.parent).only(used)
+    folder = document.path.parent
+    data = ExperimentData.of(entries, folder, deployed=column, positive=word, slices=slices)
+    data = data.only(used)
     reader.add(check_known_optima(experiment, cases, data))
     model = load_deployed_model(experiment, document, data.folder)
     warnings = reader.finish()
@@ -135,12 +134,12 @@ def list_missing_files(checked: PreparedExperiment) -> list[str]:
     """
     entries, folder = checked.data.entries, checked.data.folder
 
-    def check(_: str, entry: DatasetEntry) -> None:
+    def check(_: str, entry: DatasetSpec) -> None:
         if entry.source is not None:
             files_from_options(entry, folder)
             score_files(entry, folder)
         else:
-            table_digest(entry, folder)
+            table_digest(entry, folder, checked.data.deployed)
 
     _each_entry(entries, checked.document, check)
     names = [entry.source for entry in entries.values() if entry.source is not None]
@@ -153,7 +152,7 @@ def fetch_sources(
     """Download the files of every registered source; raise E401-E403, E409 at the entry's place."""
     paths: list[Path] = []
 
-    def fetch(_: str, entry: DatasetEntry) -> None:
+    def fetch(_: str, entry: DatasetSpec) -> None:
         if entry.source is not None:
             source = registry.find_source(entry.source)
             paths.extend(fetch_files(source, offline=offline, progress=progress).values())
@@ -303,10 +302,23 @@ def _check_rows(
         reader.add(check_splits(experiment, cases, splits))
 
 
+def _check_entry(entry: DatasetSpec) -> None:
+    """Raise the errors of an entry's source options, and of the models that it names."""
+    if entry.source is not None:
+        registry.settle_options(entry)
+    elif entry.logged is not None:
+        with errors_under("logged", "propensity", "estimate"):
+            if entry.logged.estimate is not None:
+                check_probability_classifier(entry.logged.estimate)
+        with errors_under("logged", "outcome_model"):
+            if entry.logged.outcome_model is not None:
+                check_regressor(entry.logged.outcome_model)
+
+
 def _each_entry(
-    entries: Mapping[str, DatasetEntry],
+    entries: Mapping[str, DatasetSpec],
     document: Document,
-    check: Callable[[str, DatasetEntry], object],
+    check: Callable[[str, DatasetSpec], object],
 ) -> None:
     """Call `check` with name and options of every data set; raise all errors with places."""
     faults: list[Diagnostic] = []

@@ -295,12 +295,12 @@ class ExperimentReader:
 
     def _logged_ranges(self, pool: DatasetNames) -> LoggedRanges | None:
         """Return the outcomes of the logged decisions of some data sets, None without any."""
-        entries = (self.experiment.datasets[name].entry() for name in pool)
+        entries = (self.experiment.datasets[name] for name in pool)
         known = [each for each in map(logged_columns, entries) if each is not None]
         if not known:
             return None
         outcomes: dict[str, Interval] = {}
-        for name, (low, high) in chain.from_iterable(each.outcomes for each in known):
+        for name, (low, high) in chain.from_iterable(each.ranges.items() for each in known):
             least, most = outcomes.get(name, (low, high))
             outcomes[name] = min(least, low), max(most, high)
         return LoggedRanges(
@@ -308,10 +308,8 @@ class ExperimentReader:
             weight=max(each.largest_weight for each in known),
             episodes=any(each.episode for each in known),
             span=max(each.span for each in known),
-            true_returns=all(true_returns(self.experiment.datasets[name].entry()) for name in pool),
-            actions=frozenset(
-                chain.from_iterable((each.action, *dict(each.outcomes)) for each in known)
-            ),
+            true_returns=all(true_returns(self.experiment.datasets[name]) for name in pool),
+            actions=frozenset(chain.from_iterable((each.action, *each.outcomes) for each in known)),
         )
 
     @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -12,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ratecli.config.dataset import LoggedSpec
 from ratecli.datasets.columns import LazyMapping
-from ratecli.datasets.entry import LoggedColumns
 from ratecli.datasets.logged import read_decisions
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
@@ -58,7 +57,7 @@ def logs_of(
         none = np.full(len(sample), np.nan)
         return Logs(none, none, {})
     rows = _LoggedRows(named, sample, X, layout)
-    outcomes = dict.fromkeys(name for each in named.values() for name, _ in each.outcomes)
+    outcomes = dict.fromkeys(name for each in named.values() for name in each.outcomes)
     known = [
         name for name in outcomes if all(c.format(name) in sample.columns for c in TRUTH_COLUMNS)
     ]
@@ -81,20 +80,20 @@ def logs_note(table: Table) -> str:
     columns = table.logged
     if columns is None:
         return ""
-    most = f"{columns.max_weight:g}"
+    most = f"{columns.weight_limit:g}"
     if columns.episode:  # their weights depend on the policy
-        limited = math.isfinite(columns.max_weight)
+        limited = math.isfinite(columns.weight_limit)
         return f"importance weights above {most} count as {most}" if limited else ""
     if columns.estimate:
-        model = model_name(json.loads(columns.estimate))
+        model = model_name(columns.estimate)
         clipped = (
-            "" if math.isinf(columns.max_weight) else f"; weights above {most} count as {most}"
+            "" if math.isinf(columns.weight_limit) else f"; weights above {most} count as {most}"
         )
         return f"propensities are estimated by {model}, so values are approximate{clipped}"
     # of either action: rows whose rare action was not taken matter as much
     chance = _known_propensity(table.frame, columns, np.full(len(table.frame), True))
     largest = 1 / np.minimum(chance, 1 - chance)
-    reduced = largest > columns.max_weight * (1 + ROUNDING)
+    reduced = largest > columns.weight_limit * (1 + ROUNDING)
     reduced &= ~np.isnan(read_decisions(table.frame[columns.action], columns.action))
     if not reduced.any():
         return ""
@@ -105,7 +104,7 @@ def logs_note(table: Table) -> str:
 
 
 def _known_propensity(
-    columns: Mapping[str, Any] | pd.DataFrame, logged: LoggedColumns, rows: Mask
+    columns: Mapping[str, Any] | pd.DataFrame, logged: LoggedSpec, rows: Mask
 ) -> Floats:
     """Return the chance that action 1 is taken in some rows, by its column or number."""
     if isinstance(logged.propensity, str):
@@ -140,7 +139,7 @@ class _LoggedRows:
 
     def __init__(
         self,
-        named: Mapping[str, LoggedColumns],
+        named: Mapping[str, LoggedSpec],
         sample: Sample,
         X: Features,
         layout: ColumnLayout,
@@ -159,7 +158,7 @@ class _LoggedRows:
         """
         values = np.full(len(self.sample), np.nan)
         for dataset, columns in self.named.items():
-            if name not in dict(columns.outcomes):
+            if name not in columns.outcomes:
                 message = f"'{dataset}' logs decisions, but no outcome '{name}' of them"
                 hint = "add it to the outcomes there, or leave the data set out"
                 loc = ("datasets", dataset, "logged", "outcomes")
@@ -174,11 +173,11 @@ class _LoggedRows:
         for name, columns in self.named.items():
             own = (self.sample.dataset == name) & ~np.isnan(self.action)
             if columns.estimate:
-                taken = self._chances(own, json.loads(columns.estimate))[own]
+                taken = self._chances(own, columns.estimate)[own]
             else:
                 taken = _known_propensity(self.sample.columns, columns, own)
             found = _weight(self.action[own], taken)
-            weight[own] = np.minimum(found, columns.max_weight)
+            weight[own] = np.minimum(found, columns.weight_limit)
             if not np.isfinite(weight[own]).all():
                 message = f"an estimated propensity of '{columns.action}' is 0 or 1"
                 hint = "use a smoother classifier, such as LogisticRegression, or set max_weight"
@@ -206,7 +205,7 @@ class _LoggedRows:
         sides = np.full((2, len(self.sample)), np.nan)
         for name, columns in self.named.items():
             own = (self.sample.dataset == name) & ~np.isnan(self.action)
-            value = json.loads(columns.outcome_model)
+            value = columns.outcome_model or "Ridge"
             for side, action in zip(sides, (1, 0), strict=True):
                 for fit, use in self._folds(own):
                     kept = fit[self.action[fit] == action]

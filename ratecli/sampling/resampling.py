@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.datasets.entry import SplitOptions
+from ratecli.config.dataset import SplitSpec
 from ratecli.datasets.split import SPLIT_NAMES, assign_split_parts, reserve_safety_rows
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
@@ -111,7 +111,7 @@ class RowSplit:
 
 
 def split_dataset_rows(
-    table: Table, name: str, spec: SplitOptions, seed: int, drawing: SamplingSpec
+    table: Table, name: str, spec: SplitSpec, seed: int, drawing: SamplingSpec
 ) -> RowSplit:
     """Return the rows of the data set `name`.
 

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ratecli.config.dataset import DatasetSpec, KernelSpec
 from ratecli.datasets.columns import ColumnKind, LazyMapping, is_text
 from ratecli.datasets.encode import Encoder
-from ratecli.datasets.entry import DatasetEntry, KernelOptions
 from ratecli.datasets.files import modification_time
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
@@ -50,6 +50,7 @@ from ratecli.sampling.resampling import (
     split_dataset_rows,
 )
 from ratecli.streaming.encode import encoded_stream
+from ratecli.streaming.scan import RecordProgress
 from ratecli.streaming.split import CellTable
 from ratecli.streaming.stream import RowStream
 from ratecli.streaming.table import StreamedTable, check_memory
@@ -77,50 +78,58 @@ class DatasetItem(NamedTuple):
     """
 
     name: str
-    entry: DatasetEntry
+    entry: DatasetSpec
     written: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class ExperimentData:
-    """The data sets of an experiment in alphabetical order; paths are relative to `folder`."""
+    """The data sets of an experiment in alphabetical order; paths are relative to `folder`.
+
+    `deployed` is the column with the decisions of a deployed model, which is not a feature, and
+    `positive` the word for a positive one, None if it has the words of the label. For each column
+    that defines groups of streamed rows, `slices` has the numbers it is compared with.
+    """
 
     items: tuple[DatasetItem, ...]
     folder: Path
+    deployed: str | None = None
+    positive: str | None = None
+    slices: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
     @classmethod
-    def of(cls, entries: Mapping[str, DatasetEntry], folder: Path) -> ExperimentData:
+    def of(cls, entries: Mapping[str, DatasetSpec], folder: Path, **others: Any) -> ExperimentData:
         items = []
         for name, entry in sorted(entries.items()):
-            files = (entry.path, *(file for _, file in entry.scores if file))
+            files = (entry.path, *filter(None, entry.score_files.values()))
             written = tuple(modification_time(file, folder) for file in files)
             items.append(DatasetItem(name, entry, written))
-        return cls(tuple(items), folder.absolute())
+        return cls(tuple(items), folder.absolute(), **others)
 
     def only(self, names: Collection[str]) -> ExperimentData:
         """Return the data restricted to some of the data sets."""
         return replace(self, items=tuple(item for item in self.items if item.name in names))
 
     @property
-    def entries(self) -> dict[str, DatasetEntry]:
+    def entries(self) -> dict[str, DatasetSpec]:
         return {item.name: item.entry for item in self.items}
 
     @property
     def text_format(self) -> TextFormat:
         """How the files of tables write rows and numbers; the default if they differ."""
-        forms = {entry.text_format for entry in self.entries.values()}
+        forms = set(map(TextFormat.of_spec, self.entries.values()))
         return forms.pop() if len(forms) == 1 else PLAIN
 
     @property
     def levels(self) -> int:
         """The number of levels, which all data sets share (`config.experiment`)."""
-        (levels,) = {item.entry.levels for item in self.items}
+        (levels,) = {item.entry.levels or 1 for item in self.items}
         return levels
 
     @property
     def streamed(self) -> bool:
         """Whether rows are streamed; a streamed data set is always the only one."""
-        return any(item.entry.stream for item in self.items)
+        return any(bool(item.entry.stream) for item in self.items)
 
 
 @dataclass(frozen=True)
@@ -203,7 +212,7 @@ class TrialData:
 
 def get_tables(data: ExperimentData) -> dict[str, Table]:
     """Return every table by its name in the file."""
-    return {item.name: _read_table(item, data.folder) for item in data.items}
+    return {item.name: _read_table(item, data.folder, data.deployed) for item in data.items}
 
 
 def get_table(data: ExperimentData, name: str) -> Table:
@@ -211,16 +220,21 @@ def get_table(data: ExperimentData, name: str) -> Table:
 
 
 @lru_cache(maxsize=8)
-def _read_table(item: DatasetItem, folder: Path) -> Table:
+def _read_table(item: DatasetItem, folder: Path, deployed: str | None) -> Table:
     """Read a table; its files were downloaded before any trial, so this never uses the network."""
-    return load_entry_table(item.entry, folder, offline=True)
+    return load_entry_table(item.entry, folder, deployed=deployed, offline=True)
 
 
 @lru_cache(maxsize=8)
 def get_streamed_table(data: ExperimentData) -> StreamedTable:
     """Return the table of the only data set, which is streamed."""
+    return _streamed_table(data, None)
+
+
+def _streamed_table(data: ExperimentData, progress: RecordProgress | None) -> StreamedTable:
     (item,) = data.items
-    return StreamedTable(item.entry, data.folder)
+    slices = [name for name, _ in data.slices]
+    return StreamedTable(item.entry, data.folder, progress, slices, data.deployed)
 
 
 def get_any_table(data: ExperimentData, name: str) -> Table | StreamedTable:
@@ -244,8 +258,8 @@ def check_table(
     entry = data.entries[name]
     if entry.stream:
         progress = None if written is None else partial(written, name)
-        check_memory(name, StreamedTable(entry, data.folder, progress), bound)
-    elif LEVEL_COLUMN in get_table(data, name).frame and entry.levels > 1:
+        check_memory(name, _streamed_table(data.only([name]), progress), bound)
+    elif LEVEL_COLUMN in get_table(data, name).frame and data.levels > 1:
         message = (
             f"with 'levels' each row gets a column '{LEVEL_COLUMN}', but the table already has one"
         )
@@ -257,7 +271,9 @@ def split_dataset(
     data: ExperimentData, name: str, seed: int, drawing: SamplingSpec = NO_RESAMPLING
 ) -> RowSplit:
     """Return the rows of one data set and their splits, which copies at all levels share."""
-    return split_dataset_rows(get_table(data, name), name, data.entries[name].split, seed, drawing)
+    return split_dataset_rows(
+        get_table(data, name), name, data.entries[name].division, seed, drawing
+    )
 
 
 def check_split(data: ExperimentData, name: str, seed: int) -> None:
@@ -399,7 +415,7 @@ def _stack_trial_data(
     )
 
 
-def _common_kernel(data: ExperimentData) -> KernelOptions | None:
+def _common_kernel(data: ExperimentData) -> KernelSpec | None:
     """Return the kernel of the features; raise E411 if that of the tables differs."""
     kernel, *others = dict.fromkeys(entry.kernel for entry in data.entries.values())
     if others:
@@ -434,7 +450,7 @@ def _with_decisions(sample: Sample, deployed: str | None, data: ExperimentData) 
     """
     if deployed is None:
         return sample
-    positives = {entry.deployed_positive or entry.positive for entry in data.entries.values()}
+    positives = {data.positive or entry.positive for entry in data.entries.values()}
     positive = positives.pop() if len(positives) == 1 else None
     return sample.with_deployed(
         read_decisions(sample.columns[deployed], deployed, DEPLOYED_DECISION, positive)
@@ -514,15 +530,15 @@ def _load_streamed(data: ExperimentData, seed: int, deployed: str | None) -> Tri
     """
     (item,) = data.items
     table, entry = get_streamed_table(data), item.entry
-    own = seed if entry.split.seed is None else entry.split.seed
+    own = seed if entry.division.seed is None else entry.division.seed
 
     def random(stretch: int) -> np.random.Generator:
         return random_stream(own, "split", item.name, *([str(stretch)] if stretch else []))
 
-    slices = dict(entry.slices)
+    slices = dict(data.slices)
     if deployed is not None:
         slices[deployed] = (0.0, 1.0, *slices.get(deployed, ()))
-    cells = CellTable(table, slices, entry.split, f"{own} {item.name}", random)
+    cells = CellTable(table, slices, entry.division, f"{own} {item.name}", random)
     stream, encoder = encoded_stream(table, cells)
     sample = Sample(
         columns=cells.columns,
@@ -539,7 +555,7 @@ def _load_streamed(data: ExperimentData, seed: int, deployed: str | None) -> Tri
     }
     X, encoding = (
         np.zeros((len(sample), 0)),
-        Encoding(encoder, others, form=entry.text_format).text(),
+        Encoding(encoder, others, form=data.text_format).text(),
     )
-    sample = _with_decisions(sample, deployed, ExperimentData((item,), Path()))
+    sample = _with_decisions(sample, deployed, data)
     return TrialData(sample, X, encoding=encoding, stream=stream)

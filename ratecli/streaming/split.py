@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from ratecli.datasets.entry import SplitOptions
+from ratecli.config.dataset import SplitSpec
 from ratecli.datasets.split import (
     SPLIT_NAMES,
     check_parts,
@@ -132,7 +132,7 @@ class CellTable:
         self,
         table: StreamedTable,
         slices: Mapping[str, Sequence[float]],
-        spec: SplitOptions,
+        spec: SplitSpec,
         random: str,
         generator: Callable[[int], np.random.Generator],
     ) -> None:
@@ -190,7 +190,7 @@ class CellTable:
         # slices may also name columns of other tables
         names = [name for name in slices if name in table.columns]
         names += [] if spec.by is None else [spec.by]
-        names += [name for name in spec.stratify if name != "label"]
+        names += [name for name in spec.stratify or () if name != "label"]
         found = {} if table.label is None else {"": Grouping(table, table.label, ())}
         for name in dict.fromkeys(names):
             column = table.columns.get(name)
@@ -238,7 +238,7 @@ class CellTable:
         """Return the index in `SPLIT_NAMES` of the part of each row of stretch k, as (m,)."""
         spec, of, total = self.spec, dict(zip(self.groupings, places, strict=True)), len(self.table)
         rows = min(STRETCH, total - k * STRETCH)
-        columns = {name: of[name] for name in spec.stratify if name != "label"}
+        columns = {name: of[name] for name in spec.stratify or () if name != "label"}
         label = np.full(rows, np.nan)
         if spec.by is not None:  # split the values of the column
             columns, label = {spec.by: self.groupings[spec.by].values}, label[:0]

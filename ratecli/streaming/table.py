@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ratecli.config.dataset import MISSING_TO_MEAN, DatasetSpec
 from ratecli.datasets.columns import (
     FEW_LEVELS,
     missing_cells_error,
     read_label,
     stray_word_error,
 )
-from ratecli.datasets.entry import MISSING_TO_MEAN, DatasetEntry
 from ratecli.datasets.load import feature_names, find_own_files, text_weight_error
 from ratecli.datasets.notation import OR_TEXT
 from ratecli.errors import Diagnostic, FaultError, errors_at
@@ -56,22 +57,30 @@ class StreamedTable:
     """
 
     def __init__(
-        self, entry: DatasetEntry, base: Path, progress: RecordProgress | None = None
+        self,
+        entry: DatasetSpec,
+        base: Path,
+        progress: RecordProgress | None = None,
+        slices: Sequence[str] = (),
+        deployed: str | None = None,
     ) -> None:
         """Read the table of an entry with `stream: true`, writing its records if needed.
+
+        The columns `slices` define groups of rows; `deployed` is that of a deployed model's
+        decisions, which is not a feature.
 
         Raises
         ------
         FaultError
             E205, E403 to E407, E411 as for a table in memory, E413 if records cannot be stored.
         """
-        own = find_own_files(entry, base)
+        own = find_own_files(entry, base, deployed)
         with errors_at("path"):
             names = common_names(own)
         self.label, self.weight = entry.label, entry.weight
-        self.features = feature_names(entry, names)
+        self.features = feature_names(entry, names, deployed)
         with errors_at("path"):
-            self.store = open_or_write_store(own, entry.categorical, progress)
+            self.store = open_or_write_store(own, entry.categorical or (), progress)
         self.columns = {column.name: column for column in self.store.columns}
         for name in self.features:
             if name not in self.constants and (fault := _feature_error(self.columns[name], entry)):
@@ -79,7 +88,7 @@ class StreamedTable:
         for name in self.columns.keys() & {*entry.number_columns}:
             if other := self.columns[name].other_notation:
                 raise FaultError(Diagnostic("E411", *other))
-        for name in self.columns.keys() & dict(entry.slices).keys():
+        for name in self.columns.keys() & {*slices}:
             check_splits_rows(self.columns[name])
         if entry.weight is not None:
             _check_weight(self.columns[entry.weight])
@@ -138,7 +147,7 @@ def check_splits_rows(column: ColumnFacts) -> None:
         raise FaultError(Diagnostic("E411", message, "use a column with fewer values"))
 
 
-def _feature_error(column: ColumnFacts, entry: DatasetEntry) -> Diagnostic | None:
+def _feature_error(column: ColumnFacts, entry: DatasetSpec) -> Diagnostic | None:
     """Return the first error of a feature column, or None.
 
     Errors are missing or infinite values, stray words, and too many levels.
@@ -147,10 +156,10 @@ def _feature_error(column: ColumnFacts, entry: DatasetEntry) -> Diagnostic | Non
     if not column.is_text:
         means = entry.missing == MISSING_TO_MEAN
         return missing_cells_error(name, column.missing, column.infinite, means=means)
-    if name not in entry.categorical and column.other_notation:
+    if name not in (entry.categorical or ()) and column.other_notation:
         message, hint = column.other_notation
         return Diagnostic("E411", message, hint + OR_TEXT)
-    if name not in entry.categorical and strays.many:
+    if name not in (entry.categorical or ()) and strays.many:
         known = [each for each in column.levels if each]
         distinct = len(known) if column.kept else FEW_LEVELS + 1
         share = strays.many / column.present

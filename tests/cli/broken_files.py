@@ -120,6 +120,8 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
     "name: x\nalgorithms: [unconstrained]\ndatasets:\n": [
         ("E406 a propensity of 1",
          "  d: {path: badlog.csv, logged: {action: a, propensity: ⟦p⟧, outcomes: [x]}}"),
+        ("E104 no classifier of propensities",
+         "  d: {path: a.csv, logged: {action: a, propensity: {estimate: ⟦Forest⟧}, outcomes: [x]}}"),
         ("E406 a missing outcome",
          "  d: {path: badlog.csv, logged: {action: a, propensity: 0.5, outcomes: ⟦[r]⟧}}"),
         ("E406 an outcome out of range",

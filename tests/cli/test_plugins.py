@@ -16,8 +16,8 @@ from plugged import EXAMPLE, install
 from small import PLAIN, environment, process, read_rows
 
 from ratecli import plugins
+from ratecli.config.dataset import DatasetSpec
 from ratecli.datasets import registry as sources
-from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.load import load_entry_table
 from ratecli.experiment import options
 from ratecli.experiment.catalogue import describe
@@ -359,7 +359,7 @@ def test_an_invalid_solution_is_an_error_trial_that_names_the_package(folder, cl
 
 @pytest.mark.usefixtures("vandal")
 def test_a_plugin_data_set_cannot_change_a_table_that_it_returned(folder):
-    entry = DatasetEntry.of({"source": "towns"})
+    entry = DatasetSpec.model_validate({"source": "towns"})
     first = load_entry_table(entry, folder)
     before = first.frame.copy(), first.label.copy()
     load_entry_table(entry, folder)

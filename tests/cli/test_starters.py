@@ -393,7 +393,7 @@ def test_the_format_of_a_table_is_recognized(folder, table, cli, keys, change):
     answer = cli(*own("--positive", "yes"))
     assert answer.code == 0
     assert answer.out.startswith("format   ") == bool(keys)
-    written = load_experiment(folder / "exp.yaml")[0].datasets["table"].options()
+    written = load_experiment(folder / "exp.yaml")[0].datasets["table"].stated()
     formats = ("separator", "decimal", "thousands", "encoding")
     assert {key: written[key] for key in formats if key in written} == keys
     assert cli("validate", "exp.yaml").code == 0

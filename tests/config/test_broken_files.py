@@ -169,7 +169,6 @@ DATASETS = [
     ("E104", LOGGED("").replace("[r]", "{r: ⟦[1, 0]⟧}")),
     ("E103", LOGGED("").replace(": p", ": ⟦[p]⟧")),
     ("E104", LOGGED("").replace(": p", ": ⟦1⟧")),
-    ("E104", LOGGED("").replace(": p", ": {estimate: ⟦Forest⟧}")),
     ("E104", LOGGED(", max_weight: ⟦1⟧")),
     ("E104", LOGGED("").replace("a.csv", "a.csv, stream: true").replace("logged", "⟦logged⟧")),
     ("E104", LOGGED("").replace("a.csv", "a.csv, ⟦levels⟧: 3")),

@@ -55,7 +55,7 @@ def test_entries_of_algorithms_and_data_sets(load):
     assert (base.name, base.label, base.options, base.sweep) == ("unconstrained", "base", {}, None)
     assert (players.label, players.options["steps"]) == ("three_player", 5000)
     assert experiment.seeds == (3, 1)
-    assert experiment.datasets["mine"].options() == {
+    assert experiment.datasets["mine"].stated() == {
         "path": "mine.csv",
         "label": "y",
         "positive": 1,

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from ratecli.config.dataset import DatasetSpec
 from ratecli.datasets import registry
-from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.sources import SOURCES
 
 
@@ -33,7 +33,7 @@ def test_every_source_is_complete(name: str):
 
 
 def settled(**options: object) -> dict[str, object]:
-    return registry.settle_options(DatasetEntry.of({"source": "loans", **options}))
+    return registry.settle_options(DatasetSpec.model_validate({"source": "loans", **options}))
 
 
 def test_options_have_defaults_and_enter_the_digest():

@@ -138,16 +138,13 @@ FOLDS = table(90, fold=["train", "test"] * 45)
 @pytest.mark.parametrize(
     ("given_table", "spec", "code"),
     [
-        (FOLDS, {"train": 0.8, "test": 0.3}, "E410"),
         (FOLDS, {"train": 0.5, "test": 0.3}, "E410"),
         (FOLDS, {"validation": 0.9}, "E410"),
-        (FOLDS, {"test": 1}, "E410"),
         (FOLDS, {"validation": 0.001}, "E410"),
         (FOLDS, {"official": True}, "E410"),
         (FOLDS, {"by": "x"}, "E410"),
         (FOLDS, {"by": "flod"}, "E205"),
         (FOLDS, {"stratify": ["z"]}, "E205"),
-        (official(), {"validation": 1}, "E410"),
         (table(90, fold=["train"] * 90), {"by": "fold"}, "E410"),
         (table(90, fold=["train", None] * 45), {"by": "fold"}, "E410"),
         (table(1), {}, "E410"),

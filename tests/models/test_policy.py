@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.special import softmax
 
-from ratecli.datasets.entry import LoggedColumns
+from ratecli.config.dataset import LoggedSpec
 from ratecli.datasets.episodes import episode_table
 from ratecli.errors import FaultError
 from ratecli.models.policy import EpisodeReturns, Episodes, SoftmaxPolicy
@@ -19,10 +19,10 @@ from ratecli.solvers.seldonian.policy import (
     ReturnTerm,
 )
 
-LOGGED = LoggedColumns(
+LOGGED = LoggedSpec(
     action="action",
     propensity="chance",
-    outcomes=(("reward", (-1.0, 2.0)), ("cost", (0.0, 1.0))),
+    outcomes={"reward": (-1.0, 2.0), "cost": (0.0, 1.0)},
     episode="episode",
     step="step",
     discount=0.9,
@@ -81,7 +81,7 @@ def expected_return(chances: np.ndarray, outcome: int) -> float:
 
 def given(**changes) -> tuple[Episodes, np.ndarray]:
     frame, chances = every_episode()
-    columns = LoggedColumns(**(vars(LOGGED) | changes))
+    columns = LOGGED.model_copy(update=changes)
     table = episode_table(frame.sample(frac=1, random_state=0), ["state"], columns, digest="")
     order = pd.factorize(frame.sample(frac=1, random_state=0)["episode"])[1]
     position = {number: k for k, number in enumerate(dict.fromkeys(frame["episode"]))}

@@ -3,15 +3,15 @@
 import numpy as np
 import pandas as pd
 
-from ratecli.datasets.entry import LoggedColumns
+from ratecli.config.dataset import LoggedSpec
 from ratecli.datasets.episodes import episode_table
 from ratecli.models.policy import Episodes
 
 STEPS = 4
-LOGGED = LoggedColumns(
+LOGGED = LoggedSpec(
     action="action",
     propensity="chance",
-    outcomes=(("reward", (0.0, 1.0)), ("cost", (0.0, 1.0))),
+    outcomes={"reward": (0.0, 1.0), "cost": (0.0, 1.0)},
     episode="episode",
     step="step",
     horizon=STEPS,

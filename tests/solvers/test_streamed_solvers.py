@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from oracles.goals import run
 
-from ratecli.datasets.entry import DatasetEntry
+from ratecli.config.dataset import DatasetSpec
 from ratecli.rates.analysis import objective_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.runner.trial import training_problem
@@ -48,8 +48,9 @@ def problems(folder, rows=1200, l2=1e-3):
     found = []
     for stream in (False, True):
         entry = {"path": "t.parquet", "label": "y", "split": {"test": 0.2}}
-        entry |= {"stream": True, "slices": {"rare": []}} if stream else {}
-        rows_of = load_trial_data(ExperimentData.of({"t": DatasetEntry.of(entry)}, folder), 0)
+        entry |= {"stream": True} if stream else {}
+        spec, slices = DatasetSpec.model_validate(entry), (("rare", ()),)
+        rows_of = load_trial_data(ExperimentData.of({"t": spec}, folder, slices=slices), 0)
         found.append(training_problem(rows_of, objective_goal("error", ERROR_RATE), (), l2))
     return found
 

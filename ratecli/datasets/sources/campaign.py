@@ -17,15 +17,15 @@ classifier. There is no label and no official split.
 
 from __future__ import annotations
 
-from ratecli.datasets.entry import LoggedColumns
+from ratecli.config.dataset import LoggedSpec
 from ratecli.datasets.lazy import NDArray, Table, np, pd
 from ratecli.datasets.source import SEED, Raw, Source, notes_of
 from ratecli.datasets.sources import bank
 
-LOGGED = LoggedColumns(
+LOGGED = LoggedSpec(
     action="called",
     propensity="called_chance",
-    outcomes=(("profit", (-1.0, 9.0)), ("subscribed", (0.0, 1.0))),
+    outcomes={"profit": (-1.0, 9.0), "subscribed": (0.0, 1.0)},
     max_weight=10.0,
 )
 SOURCE = Source(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ratecli.datasets.entry import LoggedColumns
+from ratecli.config.dataset import LoggedSpec
 from ratecli.datasets.lazy import NDArray, Table, np, pd
 from ratecli.datasets.source import SEED, Option, Raw, Source, notes_of
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 SIDE, HORIZON, DISCOUNT = 3, 50, 0.9
 GOAL, TRAP = 8, 7
-LOGGED = LoggedColumns(
+LOGGED = LoggedSpec(
     action="action",
     propensity="chance",
-    outcomes=(("reward", (-1.0, 1.0)),),
+    outcomes={"reward": (-1.0, 1.0)},
     episode="episode",
     step="step",
     discount=DISCOUNT,

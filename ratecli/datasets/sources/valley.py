@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ratecli.datasets.entry import LoggedColumns
+from ratecli.config.dataset import LoggedSpec
 from ratecli.datasets.lazy import NDArray, Table, np, pd
 from ratecli.datasets.source import SEED, Option, Raw, Source, notes_of
 
@@ -36,10 +36,10 @@ PUSHES = {"coast": 0, "left": -1, "right": 1}
 """The change of velocity by each action, in alphabetical order."""
 GUSTS = {-1: 0.2, 0: 0.6, 1: 0.2}
 """The chance of each change of velocity by a gust."""
-LOGGED = LoggedColumns(
+LOGGED = LoggedSpec(
     action="push",
     propensity="push_chance",
-    outcomes=(("reward", (0.0, 1.0)), ("cost", (0.0, 1.0))),
+    outcomes={"reward": (0.0, 1.0), "cost": (0.0, 1.0)},
     episode="episode",
     step="step",
     discount=DISCOUNT,

@@ -328,7 +328,7 @@ def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnos
 
 def _check_episodes(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
     """Yield an E308 for an algorithm that learns no policies, E411 for several tables."""
-    logged = {name: logged_columns(experiment.datasets[name].entry()) for name in case.datasets}
+    logged = {name: logged_columns(experiment.datasets[name]) for name in case.datasets}
     episodic = [name for name, columns in logged.items() if columns and columns.episode]
     if episodic and not case.solver.takes_episodes:
         message = f"algorithm '{case.label}' learns no policies of episodes"

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE, Spec
+from ratecli.config.dataset import DatasetSpec
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import FILTER
 from ratecli.config.report import (
@@ -22,7 +23,6 @@ from ratecli.config.report import (
 from ratecli.config.sweep import DATASET_AXIS, SweepValue, has_one_of_values, has_values
 from ratecli.config.validation import unknown_key
 from ratecli.datasets import registry
-from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.source import Frontier
 from ratecli.errors import Diagnostic, Loc, Span, did_you_mean
 from ratecli.experiment.cases import Case, case_metrics, measured_rates
@@ -310,7 +310,7 @@ def find_frontier(
     return first if axes == known else None
 
 
-def _dataset_frontier(entry: DatasetEntry) -> Frontier | None:
+def _dataset_frontier(entry: DatasetSpec) -> Frontier | None:
     """Return the known frontier of a data set, None if its preparation selects rows."""
     known = None if entry.source is None else registry.find_source(entry.source).frontier
     if known is None or registry.settle_options(entry)["preparation"] not in known.preparations:

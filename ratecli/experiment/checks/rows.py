@@ -85,7 +85,7 @@ def check_row_ids(data: ExperimentData, used: Container[str]) -> Iterator[Diagno
     for name, entry in data.entries.items():
         if entry.path is not None and not entry.stream and name in used:
             table = get_table(data, name)
-            way = "remove it from 'features'" if entry.features else "add it to 'drop'"
+            way = "remove it from 'features'" if entry.named_features else "add it to 'drop'"
             for fault in row_id_warnings(table.frame, table.features, way):
                 yield replace(fault, loc=("datasets", name), key=True)
 
