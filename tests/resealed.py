@@ -1,35 +1,35 @@
 """Changes of a ledger with matching checksums, as its writer or an attacker would make them."""
 
-import hashlib
+import json
 import sqlite3
+from contextlib import closing
 
-from ratecli.ledger.store import SEAL, plan_sha256, trial_contents
+from ratecli.ledger.store import checksum
 
 
-def change_ledger(path, *statements, values=()):
-    """Execute statements on a ledger, renew its checksums, and return the number of changed rows.
+def change_ledger(path, *, plan=None, meta=None, trial=None, blobs=None):
+    """Change documents of a ledger and renew their checksums.
 
-    `values` are the parameters of the first statement.
+    `plan`, `meta`, `trial` and `blobs` (of a trial) change a parsed document in place, or return
+    another one or its text.
     """
-    db = sqlite3.connect(path)
-    with db:
-        changed = db.execute(statements[0], values).rowcount
-        for statement in statements[1:]:
-            db.execute(statement)
-        for table, content, *key in (
-            ("models", "data", "trial", "variant"),
-            ("encodings", "content", "id"),
-        ):
-            for *place, old in db.execute(
-                f"SELECT {', '.join(key)}, {content} FROM {table}"
-            ).fetchall():
-                data = old if isinstance(old, bytes) else str(old).encode()
-                where = " AND ".join(f"{name} = ?" for name in key)
-                new = hashlib.sha256(data).hexdigest(), *place
-                db.execute(f"UPDATE {table} SET sha256 = ? WHERE {where}", new)
-        for row in db.execute("SELECT * FROM trials").fetchall():
-            new = trial_contents(db, row)[-1], row[0]
-            db.execute("UPDATE trials SET sha256 = ? WHERE id = ?", new)
-        db.execute("UPDATE meta SET value = ? WHERE name = ?", (plan_sha256(db), SEAL))
-    db.close()
-    return changed
+    with closing(sqlite3.connect(path)) as db, db:
+        for name, change in (("plan", plan), ("meta", meta)):
+            query = "SELECT content FROM documents WHERE name = ?"
+            text = changed(db.execute(query, (name,)).fetchone()[0], change)
+            new = text, checksum(text), name
+            db.execute("UPDATE documents SET content = ?, sha256 = ? WHERE name = ?", new)
+        for number, key, status, *texts, _ in db.execute("SELECT * FROM trials").fetchall():
+            new = [changed(text, each) for text, each in zip(texts, (trial, blobs), strict=True)]
+            stated = json.loads(new[0]).get("status", status) if trial else status
+            row = stated, *new, checksum(key, stated, *new), number
+            update = "UPDATE trials SET status = ?, content = ?, blobs = ?, sha256 = ? WHERE id = ?"
+            db.execute(update, row)
+
+
+def changed(text, change):
+    if change is None:
+        return text
+    value = json.loads(text)
+    found = change(value)
+    return found if isinstance(found, str) else json.dumps(value if found is None else found)

@@ -6,25 +6,23 @@ disk, and a commit takes about a millisecond. While a ledger is open for writing
 file is kept: creating and deleting it for each transaction takes half as long again. With
 `synchronous = FULL` a stored trial survives a power failure, not only `kill -9`.
 
-Each trial is stored with a checksum of all its contents, and so are the plan and its metadata
-together. They are compared when these are read: a damaged file raises an error instead of giving
-other numbers or names.
+The plan, its metadata and each trial are JSON documents. Models and encodings are blobs, named by
+their SHA-256, so that trials of the same rows share an encoding. Each document is stored with its
+checksum, which is compared when it is read: a damaged file raises an error instead of giving other
+numbers or names.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import sqlite3
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, is_dataclass
+from dataclasses import asdict, replace
 from functools import cache
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,52 +34,27 @@ from ratecli.ledger.records import (
     CACHED_STATUSES,
     END_WARNINGS_KEY,
     FAILED_STATUSES,
-    MeasuredValue,
     PlannedTrial,
     TrialResult,
 )
 
-LEDGER_VERSION = 2
+LEDGER_VERSION = 3
 """Stored as `user_version`; incremented when the tables below change incompatibly."""
 
 APPLICATION_ID = 0x72617465
 """`application_id` of a ledger: "rate" in ASCII."""
 
-# `numbers.value` is untyped on purpose: in a REAL column SQLite would turn -0.0 into 0.0.
-# NaN is stored as NULL. Trials of the same rows share an encoding.
+# `blobs` of a trial is JSON: the checksums of its encoding and of its models by variant.
 SCHEMA = f"""
-CREATE TABLE plan (
-    position INTEGER PRIMARY KEY, key TEXT NOT NULL, label TEXT NOT NULL, algorithm TEXT NOT NULL,
-    options TEXT NOT NULL, point TEXT NOT NULL, seed TEXT NOT NULL, metrics TEXT NOT NULL);
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE documents (name TEXT PRIMARY KEY, content TEXT NOT NULL, sha256 TEXT NOT NULL);
 CREATE TABLE trials (
-    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, status TEXT NOT NULL, reason TEXT NOT NULL,
-    seconds REAL NOT NULL, info TEXT NOT NULL, trace TEXT NOT NULL, multipliers TEXT NOT NULL,
-    sha256 TEXT NOT NULL);
-CREATE TABLE measures (
-    id INTEGER PRIMARY KEY, variant TEXT NOT NULL, split TEXT NOT NULL, metric TEXT NOT NULL,
-    UNIQUE (variant, split, metric));
-CREATE TABLE numbers (
-    trial INTEGER NOT NULL REFERENCES trials ON DELETE CASCADE, position INTEGER NOT NULL,
-    measure INTEGER NOT NULL REFERENCES measures, value,
-    PRIMARY KEY (trial, position)) WITHOUT ROWID;
-CREATE TABLE models (
-    trial INTEGER NOT NULL REFERENCES trials ON DELETE CASCADE, variant TEXT NOT NULL,
-    data BLOB NOT NULL, sha256 TEXT NOT NULL, PRIMARY KEY (trial, variant));
-CREATE VIEW metrics AS
-    SELECT key, status, variant, split, metric, value FROM numbers
-    JOIN trials ON trials.id = trial JOIN measures ON measures.id = measure;
-CREATE TABLE encodings (
-    id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, content TEXT NOT NULL);
-CREATE TABLE encoded (
-    trial INTEGER PRIMARY KEY REFERENCES trials ON DELETE CASCADE,
-    encoding INTEGER NOT NULL REFERENCES encodings);
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, status TEXT NOT NULL, content TEXT NOT NULL,
+    blobs TEXT NOT NULL, sha256 TEXT NOT NULL);
+CREATE TABLE blobs (sha256 TEXT PRIMARY KEY, data BLOB NOT NULL);
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {LEDGER_VERSION};
-"""  # noqa: S608  no input
+"""
 
-SEAL = "sha256"
-"""Row of `meta` with the checksum of the plan and of all other rows of `meta`."""
 MAX_NAMED = 5
 """Number of damaged trials that a message names."""
 
@@ -130,26 +103,19 @@ class LedgerStore:
 
     def begin(self, plan: Sequence[PlannedTrial], meta: Mapping[str, Any]) -> None:
         """Replace the plan and its metadata; trials are kept."""
-        with self._transaction("IMMEDIATE") as db:
-            db.execute("DELETE FROM plan")
-            db.execute("DELETE FROM meta")
-            db.executemany(
-                "INSERT INTO plan VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", map(_plan_row, plan)
-            )
-            rows = ((name, json.dumps(value)) for name, value in meta.items())
-            db.executemany("INSERT INTO meta VALUES (?, ?)", rows)
-            db.execute("INSERT INTO meta VALUES (?, ?)", (SEAL, plan_sha256(db)))
+        with self._transaction("IMMEDIATE"):
+            self._write_document("plan", [asdict(trial) for trial in plan])
+            self._write_document("meta", meta)
 
     def set_meta(self, name: str, value: Any) -> None:
         """Add or replace one entry of the plan's metadata."""
-        with self._transaction("IMMEDIATE") as db:
-            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, json.dumps(value)))
-            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (SEAL, plan_sha256(db)))
+        with self._transaction("IMMEDIATE"):
+            self._write_document("meta", self.meta() | {name: value})
 
     def known(self) -> dict[str, float]:
         """Return key and seconds of the intact trials that need not run again."""
-        with self._transaction() as db:
-            found, _ = _read_trials(db)
+        with self._transaction():
+            found, _ = self._trials()
         return {key: each.seconds for key, each in found.items() if each.status in CACHED_STATUSES}
 
     def put(self, *results: TrialResult) -> None:
@@ -160,7 +126,7 @@ class LedgerStore:
                 row = db.execute(query, (result.key,)).fetchone()
                 if row is None or row[0] not in CACHED_STATUSES:
                     db.execute("DELETE FROM trials WHERE key = ?", (result.key,))
-                    _insert(db, result)
+                    self._insert(result)
 
     def read(self) -> tuple[list[PlannedTrial], dict[str, TrialResult], dict[str, Any]]:
         """Return `plan`, `results` and `meta` in one transaction, so that they are consistent.
@@ -178,14 +144,8 @@ class LedgerStore:
         """Return the keys of damaged trials; raise E503 if another part of the file is damaged."""
         with self._transaction() as db:
             self._check_file(db)
-            self._check_seal(db)
-            found, damaged = _read_trials(db)
-            blobs = db.execute("SELECT sha256, data FROM models")
-            texts = db.execute("SELECT sha256, content FROM encodings")
-            if all(
-                sha256 == _sha256(content) for rows in (blobs, texts) for sha256, content in rows
-            ):
-                return damaged
+            self.plan(), self.meta()
+            found, damaged = self._trials()
             complete = {each.key for each in self.intact()}
             return [*damaged, *(key for key in found if key not in complete)]
 
@@ -196,31 +156,26 @@ class LedgerStore:
             for row in self._db.execute("SELECT * FROM trials NOT INDEXED ORDER BY id"):
                 found = None
                 with _ignore_damage():
-                    found = _read_trial(self._db, row)
+                    found = self._complete(row)
                 if found is not None:
                     yield found
 
     def plan(self) -> list[PlannedTrial]:
-        names = ("key", "label", "algorithm", "options", "point", "seed", "metrics")
-        query = f"SELECT {', '.join(names)} FROM plan ORDER BY position"  # noqa: S608
-        with self._transaction() as db:
-            self._check_seal(db)
-            rows = [(*row[:3], *map(_parse_json, row[3:])) for row in db.execute(query)]
-            return [_validate(PlannedTrial, dict(zip(names, row, strict=True))) for row in rows]
+        """Return the planned trials in order."""
+        found: list[PlannedTrial] = self._document("plan", list[PlannedTrial], [])
+        return found
 
     def meta(self) -> dict[str, Any]:
-        with self._transaction() as db:
-            self._check_seal(db)
-            rows = db.execute("SELECT name, value FROM meta ORDER BY rowid").fetchall()
-            meta = {str(name): _parse_json(value) for name, value in rows if name != SEAL}
-            for name in meta.keys() & {"warnings", END_WARNINGS_KEY}:
-                _validate(list[str], meta[name])
-            return meta
+        """Return the metadata of the plan."""
+        meta: dict[str, Any] = self._document("meta", dict[str, Any], {})
+        for name in meta.keys() & {"warnings", END_WARNINGS_KEY}:
+            _adapter(list[str]).validate_python(meta[name], strict=True)
+        return meta
 
     def results(self) -> dict[str, TrialResult]:
         """Return every stored trial by key, including failed ones, without models and encodings."""
-        with self._transaction() as db:
-            found, damaged = _read_trials(db)
+        with self._transaction():
+            found, damaged = self._trials()
             if damaged:
                 raise self._damage(self._named(damaged))
             return found
@@ -231,7 +186,7 @@ class LedgerStore:
             row = db.execute("SELECT * FROM trials WHERE key = ?", (key,)).fetchone()
             if row is None:
                 raise KeyError(key)
-            found = _read_trial(db, row)
+            found = self._complete(row)
             if found is None:
                 raise self._damage(self._named([key]))
             return found
@@ -243,15 +198,69 @@ class LedgerStore:
         except KeyError:
             return {}
 
+    def _write_document(self, name: str, value: Any) -> None:
+        content = json.dumps(value)
+        row = name, content, checksum(content)
+        self._db.execute("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", row)
+
+    def _document(self, name: str, kind: Any, empty: Any) -> Any:
+        """Return a document of this type; `empty` if the ledger has none yet."""
+        with self._transaction() as db:
+            rows = {row[0]: row[1:] for row in db.execute("SELECT * FROM documents")}
+            if not rows:
+                return empty
+            content, sha256 = rows.get(name, ("", None))
+            if sha256 != checksum(content):
+                raise self._damage("its plan is not what was stored")
+            return _adapter(kind).validate_json(content, strict=True)
+
+    def _insert(self, result: TrialResult) -> None:
+        blobs = [*result.models.values(), *filter(None, [result.encoding.encode()])]
+        rows = [(checksum(data), data) for data in blobs]
+        self._db.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?)", rows)
+        encoding = checksum(result.encoding) if result.encoding else None
+        models = {variant: checksum(data) for variant, data in result.models.items()}
+        named = json.dumps({"encoding": encoding, "models": models})
+        row = result.key, result.status, trial_document(result), named
+        insert = "INSERT INTO trials VALUES (NULL, ?, ?, ?, ?, ?)"
+        self._db.execute(insert, (*row, checksum(*row)))
+
+    def _trials(self) -> tuple[dict[str, TrialResult], list[str]]:
+        """Return intact trials by key, without models and encodings, and the keys of damaged ones.
+
+        Models and encodings are taken to have the stored checksums.
+        """
+        found, damaged = dict[str, TrialResult](), list[str]()
+        for row in self._db.execute("SELECT * FROM trials ORDER BY id"):
+            if (result := _read_trial(row)) is not None:
+                found[result.key] = result
+            else:
+                damaged.append(str(row[1]))
+        return found, damaged
+
+    def _complete(self, row: Sequence[Any]) -> TrialResult | None:
+        """Return the complete result in a row of `trials`, or None if it is damaged."""
+        result = _read_trial(row)
+        if result is None:
+            return None
+        named = _adapter(dict[str, Any]).validate_json(row[4])
+        encoding, *models = map(self._blob, (named["encoding"], *named["models"].values()))
+        if encoding is None or None in models:
+            return None
+        by_variant = dict(zip(named["models"], models, strict=True))
+        return replace(result, models=by_variant, encoding=encoding.decode())
+
+    def _blob(self, sha256: str | None) -> bytes | None:
+        """Return a blob, None if it is damaged; the blob of no checksum is empty."""
+        if sha256 is None:
+            return b""
+        row = self._db.execute("SELECT data FROM blobs WHERE sha256 = ?", (sha256,)).fetchone()
+        return row[0] if row and isinstance(row[0], bytes) and checksum(row[0]) == sha256 else None
+
     def _check_file(self, db: sqlite3.Connection) -> None:
         (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
             raise self._damage(found)
-
-    def _check_seal(self, db: sqlite3.Connection) -> None:
-        row = db.execute("SELECT value FROM meta WHERE name = ?", (SEAL,)).fetchone()
-        if row != (plan_sha256(db),) and (row or db.execute("SELECT 1 FROM plan").fetchone()):
-            raise self._damage("its plan is not what was stored")
 
     def _named(self, keys: Sequence[str]) -> str:
         """Return the names of damaged trials, as far as they are planned."""
@@ -265,7 +274,6 @@ class LedgerStore:
         return FaultError(Diagnostic("E503", f"the ledger '{self._path}' is damaged: {what}", hint))
 
     def _open(self, readonly: bool) -> None:
-        self._db.execute("PRAGMA foreign_keys = ON")
         self._db.execute("PRAGMA synchronous = FULL")
         if not readonly and self._version() == (0, 0):
             with self._transaction("IMMEDIATE") as db:
@@ -404,51 +412,38 @@ def _not_a_ledger(path: Path) -> FaultError:
     )
 
 
-def _plan_row(planned: PlannedTrial) -> tuple[str, ...]:
-    rest = (dict(planned.options), dict(planned.point), planned.seed, dict(planned.metrics))
-    return (planned.key, planned.label, planned.algorithm, *map(json.dumps, rest))
-
-
-def result_documents(result: TrialResult) -> tuple[str, ...]:
-    """Return info, trace and multipliers as JSON; raise TypeError if they cannot be encoded."""
-    columns = (dict(result.info), [dict(step) for step in result.trace], dict(result.multipliers))
-    return tuple(map(json.dumps, columns))
+def trial_document(result: TrialResult) -> str:
+    """Return a result without models and encoding as JSON; raise TypeError if it has none."""
+    fields = {name: value for name, value in vars(result).items() if name not in BLOBS}
+    return json.dumps(fields | {"values": [vars(each) for each in result.values]})
 
 
 def check_storable(result: TrialResult) -> None:
     """Raise TypeError or ValueError unless a result can be stored and read again."""
-    fields = result.key, result.status, result.reason, result.seconds, *result_documents(result)
-    found = _parse_result((0, *fields), [])
-    found.reason.encode()
-    for part in (found.info, found.trace):
-        json.dumps(part, ensure_ascii=False).encode()  # reports cannot write lone surrogates
+    _parse_result(trial_document(result))
 
 
-def _insert(db: sqlite3.Connection, result: TrialResult) -> None:
-    head = result.key, result.status, result.reason, float(result.seconds)
-    fields = (*head, *result_documents(result))
-    values = [(*astuple(each)[:3], _stored_number(each.value)) for each in result.values]
-    sums = [(variant, _sha256(data)) for variant, data in result.models.items()]
-    encoding = _sha256(result.encoding) if result.encoding else ""
-    trial = db.execute(
-        "INSERT INTO trials VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*fields, _json_sha256(fields, values, sums, encoding)),
-    ).lastrowid
-    measures = [(value.variant, value.split, value.metric) for value in result.values]
-    db.executemany("INSERT OR IGNORE INTO measures VALUES (NULL, ?, ?, ?)", measures)
-    db.executemany(
-        "INSERT INTO numbers SELECT ?, ?, id, ? FROM measures"
-        " WHERE variant = ? AND split = ? AND metric = ?",
-        ((trial, i, float(value.value), *measures[i]) for i, value in enumerate(result.values)),
-    )
-    models = ((trial, variant, result.models[variant], sha256) for variant, sha256 in sums)
-    db.executemany("INSERT INTO models VALUES (?, ?, ?, ?)", models)
-    if encoding:
-        content = (encoding, result.encoding)
-        db.execute("INSERT OR IGNORE INTO encodings VALUES (NULL, ?, ?)", content)
-        db.execute(
-            "INSERT INTO encoded SELECT ?, id FROM encodings WHERE sha256 = ?", (trial, encoding)
-        )
+BLOBS = ("models", "encoding")
+"""Fields of a result that are blobs."""
+
+
+def _read_trial(row: Sequence[Any]) -> TrialResult | None:
+    """Return the result in a row of `trials`, without its blobs; None if it is damaged."""
+    _, *stored, sha256 = row
+    if sha256 != checksum(*stored):
+        return None
+    key, status, content, _ = stored
+    result = _parse_result(content)
+    if (result.key, result.status) != (key, status):
+        raise ValueError(f"the trial '{result.key}' is stored as '{key}'")
+    return result
+
+
+def _parse_result(content: str) -> TrialResult:
+    result: TrialResult = _adapter(TrialResult).validate_json(content, strict=True)
+    if result.status not in CACHED_STATUSES | FAILED_STATUSES:
+        raise ValueError(f"no trial ends as {result.status!r}")
+    return result
 
 
 @cache
@@ -456,115 +451,12 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def _validate(kind: Any, value: Any) -> Any:
-    """Return the value if it has this type, or a dataclass of such fields; raise ValueError."""
-    return _adapter(kind).validate_python(value, strict=not is_dataclass(kind))
-
-
-def _read_trials(db: sqlite3.Connection) -> tuple[dict[str, TrialResult], list[str]]:
-    """Return intact trials by key, without models and encodings, and the keys of damaged ones.
-
-    Models and encodings are taken to have the stored checksums.
-    """
-    values = _values(db)
-    sums: dict[int, list[tuple[str, str]]] = {}
-    for trial, *model in db.execute("SELECT trial, variant, sha256 FROM models ORDER BY rowid"):
-        sums.setdefault(trial, []).append((model[0], model[1]))
-    query = "SELECT trial, sha256 FROM encoded JOIN encodings ON encoding = encodings.id"
-    encodings = dict(db.execute(query))
-    found, damaged = dict[str, TrialResult](), list[str]()
-    for row in db.execute("SELECT * FROM trials ORDER BY id"):
-        own = values.get(row[0], []), sums.get(row[0], []), encodings.get(row[0], "")
-        if row[-1] == _json_sha256(row[1:-1], *own):
-            found[row[1]] = _parse_result(row, own[0])
-        else:
-            damaged.append(str(row[1]))
-    return found, damaged
-
-
-def _read_trial(db: sqlite3.Connection, row: Sequence[Any]) -> TrialResult | None:
-    """Return the complete result in a row of `trials`, or None if it is damaged."""
-    values, models, encoding, sha256 = trial_contents(db, row)
-    if row[-1] != sha256:
-        return None
-    _validate(dict[str, bytes], models)
-    return _parse_result(row, values, models=models, encoding=encoding)
-
-
-def trial_contents(
-    db: sqlite3.Connection, row: Sequence[Any]
-) -> tuple[Sequence[tuple[Any, ...]], dict[str, bytes], str, str]:
-    """Return rows of `_values`, models, encoding, and their checksum, of a row of `trials`."""
-    values = _values(db, "WHERE trial = ?", row[0]).get(row[0], [])
-    query = "SELECT variant, data FROM models WHERE trial = ? ORDER BY rowid"
-    models = dict(db.execute(query, row[:1]))
-    query = "SELECT content FROM encodings JOIN encoded ON encoding = id WHERE trial = ?"
-    (encoding,) = db.execute(query, row[:1]).fetchone() or ("",)
-    sums = [(variant, _sha256(data)) for variant, data in models.items()]
-    content = row[1:-1], values, sums, _sha256(encoding) if encoding else ""
-    return values, models, encoding, _json_sha256(*content)
-
-
-def _parse_result(
-    row: Sequence[Any], values: Sequence[Sequence[Any]], **others: Any
-) -> TrialResult:
-    """Return the result in a row of `trials` with these rows of `_values`."""
-    names = ("key", "status", "reason", "seconds", "info", "trace", "multipliers")
-    fields = dict(zip(names, (*row[1:5], *map(_parse_json, row[5:8])), strict=True))
-    if fields["status"] not in CACHED_STATUSES | FAILED_STATUSES:
-        raise ValueError(f"no trial ends as {fields['status']!r}")
-    fields["values"] = tuple(
-        MeasuredValue(variant, split, metric, math.nan if value is None else value)
-        for variant, split, metric, value in values
-    )
-    types = [{type(each[at]) for each in values} for at in range(4)]
-    if not all(found <= {str} for found in types[:3]) or not types[3] <= {float, int, type(None)}:
-        raise ValueError("something is stored instead of a number, or without a metric")
-    result: TrialResult = _validate(TrialResult, fields | others)
-    return result
-
-
-def _parse_json(text: object) -> Any:
-    return json.loads(_validate(str, text))
-
-
-def _values(
-    db: sqlite3.Connection, where: str = "", *parameters: int
-) -> dict[int, list[tuple[Any, ...]]]:
-    """Return variant, split, metric and value of each trial's numbers by its row ID, in order."""
-    names = {measure[0]: measure[1:] for measure in db.execute("SELECT * FROM measures")}
-    query = (
-        f"SELECT trial, measure, value FROM numbers {where}"  # noqa: S608
-        " ORDER BY trial, position"
-    )
-    return {
-        trial: [(*names.get(measure, (None, None, None)), value) for _, measure, value in rows]
-        for trial, rows in groupby(db.execute(query, parameters), key=itemgetter(0))
-    }
-
-
-def _stored_number(value: float) -> float | None:
-    """Return a number as SQLite stores it: NaN becomes NULL."""
-    return None if math.isnan(value) else float(value)
-
-
-def plan_sha256(db: sqlite3.Connection) -> str:
-    """Return the checksum of the plan and its metadata."""
-    plan = db.execute("SELECT * FROM plan ORDER BY position").fetchall()
-    query = "SELECT name, value FROM meta WHERE name != ? ORDER BY name"
-    return _json_sha256(plan, db.execute(query, (SEAL,)).fetchall())
-
-
-def _json_sha256(*content: Any) -> str:
-    """Return the checksum of values as SQLite returns them."""
-    return _sha256(json.dumps(content, default=repr))
-
-
-def _sha256(content: object) -> str:
-    """Return the checksum of bytes or text; of anything else, which is damaged, of its text."""
-    return hashlib.sha256(
-        content if isinstance(content, bytes) else str(content).encode()
-    ).hexdigest()
+def checksum(*parts: object) -> str:
+    """Return the SHA-256 of bytes or texts; of anything else, which is damaged, of its text."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part if isinstance(part, bytes) else str(part).encode())
+    return found.hexdigest()
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -50,14 +52,19 @@ def pinned(stored, cli):
     return stored
 
 
-def change(ledger, statement, *values):
-    assert change_ledger(ledger, statement, values=values)
-
-
 def plant(ledger, loss):
     """Add a loss to the error of all trials on the test set."""
-    measure = "SELECT id FROM measures WHERE metric = 'error' AND split = 'test'"
-    change(ledger, f"UPDATE numbers SET value = value + ? WHERE measure IN ({measure})", loss)
+
+    def change(trial):
+        for each in trial["values"]:
+            each["value"] += loss * (each["metric"] == "error" and each["split"] == "test")
+
+    change_ledger(ledger, trial=change)
+
+
+def execute(ledger, statement):
+    with closing(sqlite3.connect(ledger)) as db, db:
+        db.execute(statement)
 
 
 @pytest.mark.usefixtures("pinned")
@@ -129,8 +136,15 @@ def test_an_unmet_expectation_is_located_in_the_file(folder, cli):
 
 
 def test_missing_and_failed_trials_fail(pinned, cli):
-    change(pinned, "DELETE FROM trials WHERE id = 1")
-    change(pinned, "UPDATE trials SET status = 'error', reason = 'E501: <x>' WHERE id = 3")
+    execute(pinned, "DELETE FROM trials WHERE id = 1")
+    failed = []
+
+    def fail(trial):
+        failed.append(trial["key"])
+        if len(failed) == 2:
+            trial.update(status="error", reason="E501: <x>")
+
+    change_ledger(pinned, trial=fail)
     assert "--> small.yaml:13:5\n" in cli("check", "small.yaml").err
     missing = "1 of 5 trials are not stored for the current file, data and code"
     for command, code, expected in (("check", 3, "E509"), ("pin", 2, "E507")):
@@ -302,7 +316,7 @@ def test_files_that_cannot_be_written_are_an_error(folder, cli):
 
 def test_junit_has_a_case_for_each_comparison(pinned, cli):
     plant(pinned, 0.005)
-    change(pinned, "DELETE FROM trials WHERE id = 1")
+    execute(pinned, "DELETE FROM trials WHERE id = 1")
     assert cli("check", "small.yaml", "--junit", "deep/er/out.xml").code == 3
     root = ET.parse("deep/er/out.xml").getroot()
     (suite,) = root

@@ -73,33 +73,30 @@ def test_a_device_is_no_model(cli, folder):
     assert (answer.code, "is not a file" in answer.err) == (4, True)
 
 
-TAMPERED = [
-    "UPDATE trials SET status = 'owned'",
-    "UPDATE trials SET info = X'80049500'",
-    "UPDATE trials SET info = '[1]'",
-    "UPDATE trials SET trace = '{}'",
-    "UPDATE trials SET trace = '[1]'",
-    'UPDATE trials SET multipliers = \'{"a": "b"}\'',
-    "UPDATE trials SET reason = X'FF'",
-    "UPDATE trials SET seconds = 'long'",
-    "UPDATE numbers SET value = 'much'",
-    "UPDATE numbers SET measure = 999",
-    "UPDATE measures SET metric = X'00' WHERE id = 1",
-    "UPDATE models SET data = 'text'",
-    'UPDATE plan SET point = \'{"kappa": {"a": 1}}\'',
-    "UPDATE plan SET options = '" + "[" * 50_000 + "'",
-    "UPDATE plan SET seed = '\"x\"'",
-    "UPDATE plan SET metrics = '{\"error\": 1}'",
-    "UPDATE meta SET value = '{' WHERE name = 'experiment'",
-    "INSERT OR REPLACE INTO meta VALUES ('warnings', '[5]')",
-    "INSERT OR REPLACE INTO meta VALUES ('warnings at the end', '5')",
-]
+TAMPERED = {
+    "a status": {"trial": lambda trial: trial.update(status="owned")},
+    "info": {"trial": lambda trial: trial.update(info=[1])},
+    "a trace": {"trial": lambda trial: trial.update(trace={})},
+    "a row of a trace": {"trial": lambda trial: trial.update(trace=[1])},
+    "multipliers": {"trial": lambda trial: trial.update(multipliers={"a": "b"})},
+    "a reason": {"trial": lambda trial: trial.update(reason=5)},
+    "seconds": {"trial": lambda trial: trial.update(seconds="long")},
+    "a number": {"trial": lambda trial: trial["values"][0].update(value="much")},
+    "a metric": {"trial": lambda trial: trial["values"][0].update(metric=None)},
+    "a point": {"plan": lambda plan: plan[0].update(point={"kappa": {"a": 1}})},
+    "options": {"plan": lambda _: "[" * 50_000},
+    "a seed": {"plan": lambda plan: plan[0].update(seed="x")},
+    "metrics": {"plan": lambda plan: plan[0].update(metrics={"error": 1})},
+    "no JSON": {"meta": lambda _: "{"},
+    "warnings": {"meta": lambda meta: meta.update(warnings=[5])},
+    "warnings at the end": {"meta": lambda meta: meta.update({"warnings at the end": 5})},
+}
 
 
 @pytest.mark.usefixtures("rows")
-@pytest.mark.parametrize("statement", TAMPERED, ids=lambda text: text[:40])
-def test_a_changed_ledger_is_an_error(cli, statement):
-    change_ledger("results/first/trials.sqlite", statement)
+@pytest.mark.parametrize("changes", TAMPERED.values(), ids=TAMPERED)
+def test_a_changed_ledger_is_an_error(cli, changes):
+    change_ledger("results/first/trials.sqlite", **changes)
     answer = cli("report", "first.yaml")
     assert answer.code == 2
     assert "contains data that ratecli did not write" in answer.err
@@ -109,8 +106,11 @@ def test_a_changed_ledger_is_an_error(cli, statement):
 def test_names_in_a_ledger_cannot_leave_the_folder(cli, listing):
     change_ledger(
         "results/first/trials.sqlite",
-        "UPDATE plan SET label = '../../../../owned'",
-        "UPDATE models SET variant = '/../../owned' || variant",
+        plan=lambda plan: [trial | {"label": "../../../../owned"} for trial in plan],
+        blobs=lambda blobs: {
+            "encoding": blobs["encoding"],
+            "models": {f"/../../owned{name}": own for name, own in blobs["models"].items()},
+        },
     )
     before = set(listing())
     assert cli("report", "first.yaml").code == 0
