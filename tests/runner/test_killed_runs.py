@@ -1,10 +1,10 @@
 """Runs that are killed, interrupted or orphaned, in real processes."""
 
 import fcntl
+import json
 import os
 import random
 import signal
-import json
 import sqlite3
 import subprocess
 import sys
