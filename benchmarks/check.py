@@ -54,7 +54,7 @@ from ratecli.config.document import Document
 from ratecli.experiment.prepare import prepare_document
 from ratecli.ledger.records import TrialResult, random_stream
 from ratecli.rates.metrics import Direction
-from ratecli.report.groups import IntervalEstimate, estimate_share
+from ratecli.report.frame import IntervalEstimate, estimate_share
 from ratecli.report.regression.compare import TOLERANCE, ComparisonTerms, compare_points
 from ratecli.report.regression.reference import PinnedTrials, VariantMetric
 from ratecli.runner import trial

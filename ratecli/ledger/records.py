@@ -104,6 +104,12 @@ FAILED_STATUSES = frozenset({"diverged", "timeout", "error"})
 CONSTRAINT_TOLERANCE = 1e-6
 """Largest violation, in units of the constraint, that counts as satisfied: it is rounding."""
 
+
+def is_violated(violation: float) -> bool:
+    """Return whether a violation is more than rounding, or undefined."""
+    return not violation <= CONSTRAINT_TOLERANCE
+
+
 VIOLATION_PREFIX = "violation."
 """Prefix of the metric that measures the violation of the constraint named after it."""
 
@@ -170,9 +176,10 @@ class PlannedTrial:
         return " ".join([self.label, *point, f"seed={self.seed}"])
 
 
-def undefined_constraints(trial: PlannedTrial, result: TrialResult) -> tuple[str, ...]:
+def undefined_constraints(trial: PlannedTrial, result: TrialResult | None) -> tuple[str, ...]:
     """Return the constraints that are undefined on the test set for the best constant decision."""
-    texts = (result.info.get(UNDEFINED_CONSTANT_KEY) or {}).get("test", ())
+    known = result.info.get(UNDEFINED_CONSTANT_KEY) if result else None
+    texts = (known or {}).get("test", ())
     return tuple(
         name.removeprefix(VIOLATION_PREFIX)
         for name, text in trial.metrics.items()

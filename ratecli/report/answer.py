@@ -24,15 +24,8 @@ from ratecli.rates.functions import Interval
 from ratecli.rates.metrics import Direction, expression_names, limit_direction
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.report.certificates import confidence_of_tests, is_tested
-from ratecli.report.groups import (
-    NO_ESTIMATE,
-    IntervalEstimate,
-    SeedGroup,
-    count_satisfied,
-    estimate_mean,
-    main_variant,
-    seed_groups,
-)
+from ratecli.report.frame import NO_ESTIMATE, IntervalEstimate, estimate_mean
+from ratecli.report.groups import SeedGroup, count_satisfied, main_variant, seed_groups
 from ratecli.report.sheet import format_point
 from ratecli.solvers.margin import DEFAULT_LEVEL
 from ratecli.solvers.registry import all_algorithms
@@ -150,7 +143,7 @@ class Candidate:
     @property
     def missing(self) -> int:
         """Number of trials without a model."""
-        return self.group.ended - sum(each.numbers is not None for each in self.group.outcomes)
+        return self.group.ended - self.group.solved
 
     @property
     def name(self) -> str:
@@ -403,13 +396,8 @@ def _ignoring(ledger: Ledger) -> dict[str, bool]:
 
 def _difference(group: SeedGroup, other: SeedGroup, split: str) -> IntervalEstimate:
     """Return the mean difference of objectives over seeds."""
-    if len(group.outcomes) != len(other.outcomes):
+    if len(group.trials) != len(other.trials):
         return NO_ESTIMATE
-    place = split, OBJECTIVE
-    pairs = zip(group.outcomes, other.outcomes, strict=True)
-    both = [
-        (a.numbers[place], b.numbers[place])
-        for a, b in pairs
-        if a.numbers and b.numbers and place in a.numbers and place in b.numbers
-    ]
-    return estimate_mean(0.0 if math.isclose(a, b) else a - b for a, b in both)
+    own, others = (each.by_order(split, OBJECTIVE) for each in (group, other))
+    pairs = ((own[at], others[at]) for at in own.keys() & others.keys())
+    return estimate_mean(0.0 if math.isclose(a, b) else a - b for a, b in pairs)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ratecli.ledger.records import is_no_better, undefined_text
+from ratecli.ledger.records import (
+    CONSTANT_NAME_KEY,
+    is_no_better,
+    undefined_constraints,
+    undefined_text,
+)
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.rates.table import DISCLOSIVITY
 from ratecli.report.answer import (
@@ -21,7 +27,8 @@ from ratecli.report.answer import (
     unsolved_tasks,
 )
 from ratecli.report.certificates import certified_seeds
-from ratecli.report.groups import NO_ESTIMATE, IntervalEstimate, count_satisfied, group_by
+from ratecli.report.frame import NO_ESTIMATE, IntervalEstimate
+from ratecli.report.groups import count_satisfied, group_by
 from ratecli.report.sheet import (
     Sheet,
     SheetCell,
@@ -266,15 +273,18 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int)
 
 def _compared_with_constant(ledger: Ledger, best: Candidate) -> str:
     """Return by how much a constant decision is better, and why it does not count."""
-    constant, outcomes = best.group.best_constant, best.group.outcomes
-    names = dict.fromkeys(each.constant_name for each in outcomes if each.constant_name)
-    name = " or ".join(names) or "a constant decision"
+    constant, results = best.group.best_constant, best.group.results
+    known = ((each.info.get(CONSTANT_NAME_KEY) or {}).get("test") for each in results)
+    name = " or ".join(dict.fromkeys(filter(None, known))) or "a constant decision"
     if constant.mean is None or is_no_better(constant.mean, best.value):
         return f"no better than {name}"
     shown = ShownObjective.of(ledger)
     amount = f"{shown.name} {estimate_cell(shown.estimate(constant)).text}"
     text = f"worse than {name} by {format_number(best.value - constant.mean)} ({amount})"
-    undefined = list(dict.fromkeys(name for each in outcomes for name in each.undefined))
+    each = (
+        undefined_constraints(trial, ledger.results.get(trial.key)) for trial in best.group.trials
+    )
+    undefined = list(dict.fromkeys(itertools.chain(*each)))
     return f"{text}. There, {undefined_text(undefined)}" if undefined else text
 
 

@@ -37,14 +37,8 @@ from ratecli.ledger.violations import measured_violation
 from ratecli.render import terminal_safe
 from ratecli.report.answer_text import incomplete_notes
 from ratecli.report.certificates import RATIO_NOTE, collect_certificates
-from ratecli.report.groups import (
-    LEVEL,
-    estimate_share,
-    group_names,
-    group_rules,
-    seed_groups,
-    trial_datasets,
-)
+from ratecli.report.frame import LEVEL, estimate_share
+from ratecli.report.groups import group_names, group_rules, seed_groups, trial_datasets
 from ratecli.report.html import render_template
 from ratecli.report.sheet import (
     UNKNOWN,

@@ -31,8 +31,8 @@ from ratecli.config.sweep import has_values
 from ratecli.errors import Diagnostic
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.report.frame import IntervalEstimate
 from ratecli.report.groups import (
-    IntervalEstimate,
     SeedGroup,
     group_by,
     is_failure,
@@ -245,7 +245,7 @@ def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator
     known = {group.variant for group in own} - {""}
     for several in same_points(there):
         group = select_variant(several, entry.variant)
-        yield group if entry.variant in known or not known else replace(group, outcomes=())
+        yield group if entry.variant in known or not known else replace(group, trials=())
 
 
 def warn_unmet_expectations(ledger: Ledger) -> list[Diagnostic]:

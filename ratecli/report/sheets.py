@@ -235,7 +235,7 @@ def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sh
     metrics = {name: place for name, place in metrics.items() if name not in repeated}
     rows = []
     for group in sort_groups(groups, names):
-        trials = group.trials(metrics.values())
+        trials = group.measured(metrics.values())
         rows.append(
             [
                 *identity_cells(group, names),
@@ -259,7 +259,8 @@ def _repeated_columns(
     first: dict[object, str] = {}
     found = {}
     for name, (split, metric) in metrics.items():
-        values = tuple(group.values.get((split, metric)) for group in groups)
-        if any(values) and first.setdefault((split, values), name) != name:
+        values = tuple(group.estimate(split, metric) for group in groups)
+        measured = any(each.n or each.nan for each in values)
+        if measured and first.setdefault((split, values), name) != name:
             found[name] = first[split, values]
     return found

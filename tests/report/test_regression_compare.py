@@ -9,7 +9,7 @@ from synthetic_ledger import texts
 
 from ratecli.rates.metrics import Direction
 from ratecli.report.expectations import Verdict
-from ratecli.report.groups import estimate_share
+from ratecli.report.frame import estimate_share
 from ratecli.report.regression import compare, settings
 from ratecli.report.regression.check import seed_notes
 from ratecli.report.regression.findings import CheckReport, Finding, check_summary, findings_sheet

@@ -9,7 +9,8 @@ from synthetic_ledger import SAFE, ledger_of, ledger_of_known_rates, measured, p
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.report.expectations import compare_expectations
-from ratecli.report.groups import count_satisfied, estimate_mean, estimate_share, seed_groups
+from ratecli.report.frame import estimate_mean, estimate_share
+from ratecli.report.groups import count_satisfied, seed_groups
 from ratecli.report.sheets import requested_sheets
 
 
@@ -54,7 +55,7 @@ def test_a_failed_trial_counts_in_the_status_only(example):
     group = found["majorize", "stochastic", 1.0]
     assert group.statuses == {"ok": 4, "error": 1}
     assert group.estimate("test", "error").n == 4
-    counts = [group.trials([("validation", "error"), (split, "error")]) for split in ("test", "")]
+    counts = [group.measured([("validation", "error"), (split, "error")]) for split in ("test", "")]
     assert counts == [4, 0]
 
 
@@ -62,14 +63,14 @@ def test_a_failed_trial_counts_in_the_status_only(example):
 def test_trials_without_a_solution_have_no_numbers_even_if_stored(status):
     trial = planned("a", 0, kappa=0.5)
     result = measured(trial, {("main", "test"): {"error": 0.1}}, status=status)
-    assert [group.values for group in seed_groups(Ledger([trial], {trial.key: result}, {}))] == [{}]
+    assert [group.places for group in seed_groups(Ledger([trial], {trial.key: result}, {}))] == [[]]
 
 
 def test_trials_that_share_a_result_all_have_its_numbers():
     trial = planned("a", 0)
     result = measured(trial, {("m", "test"): {"error": 0.2}})
     (group,) = seed_groups(Ledger([trial, trial], {trial.key: result}, {}))
-    assert group.values["test", "error"] == (0.2, 0.2)
+    assert group.values("test", "error") == {0: 0.2, 1: 0.2}
 
 
 def test_sweep_points_equal_in_python_stay_apart():

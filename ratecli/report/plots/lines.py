@@ -19,16 +19,8 @@ from scipy.special import stdtrit
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
-from ratecli.report.groups import (
-    LEVEL,
-    NO_ESTIMATE,
-    IntervalEstimate,
-    SeedGroup,
-    group_by,
-    same_points,
-    seed_groups,
-    select_variant,
-)
+from ratecli.report.frame import LEVEL, NO_ESTIMATE, IntervalEstimate
+from ratecli.report.groups import SeedGroup, group_by, same_points, seed_groups, select_variant
 from ratecli.report.plots.canvas import Canvas, DrawnArtist, PlotSelection, band_style, line_style
 from ratecli.report.sheet import estimate_cell, format_point, format_scalar
 
