@@ -1,13 +1,12 @@
 """HTML pages: the self-contained report of an experiment, and a joint page on several.
 
-Values are escaped unless they are markup made by ratecli. Plots are embedded as inline SVG with
-tooltips. Their ids are made unique to a drawing, and text is drawn as shapes, so user-provided text
-never becomes markup.
+Values are escaped unless they are markup made by ratecli. Plots are embedded as inline SVG. Their
+ids are made unique to a drawing, and text is drawn as shapes, so user-provided text never becomes
+markup.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -42,7 +41,7 @@ from ratecli.report.expectations import (
     warn_unmet_expectations,
 )
 from ratecli.report.groups import group_by, seed_groups
-from ratecli.report.plots.canvas import LEGEND, SERIES, PlotImage
+from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.plots.group_rates import FILE as GROUP_RATES
 from ratecli.report.plots.tree import MAX_DRAWN
 from ratecli.report.sheet import (
@@ -88,7 +87,6 @@ LONG_DESCRIPTION = 280
 ROOT = re.compile(r'<svg [^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', re.DOTALL)
 UNUSED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\s*\n\s*", re.DOTALL)
 """Comments, metadata, styles (which the page defines) and white space between lines."""
-TOOLTIP_ID = re.compile(rf'id="({SERIES}|{LEGEND})-(\d+)-\d+"')
 REFERENCE = re.compile(r'( id="| href="#|url\(#)')
 DIGITS = re.compile(r'(\.\d\d)\d+(?=[ "])')
 """Digits of coordinates beyond hundredths of a point, which are precise enough."""
@@ -229,7 +227,7 @@ def _environment() -> Environment:
         "wide_figure": WIDE_FIGURE,
         "long_description": LONG_DESCRIPTION,
     }
-    found.filters |= {"inline_svg": inline_svg, "tooltip_json": tooltip_json}
+    found.filters["inline_svg"] = inline_svg
     return found
 
 
@@ -242,18 +240,9 @@ def inline_svg(image: PlotImage, number: int | str) -> Markup:
     found = ROOT.search(image.svg.decode())
     view, content = found.groups() if found else ("", "")
     content = UNUSED.sub(" ", content).replace("xlink:href", "href")
-    content = TOOLTIP_ID.sub(r'data-\1="\2"', content)
     content = DIGITS.sub(r"\1", REFERENCE.sub(rf"\1f{number}-", content))
     markup = f'<svg viewBox="{view}" aria-hidden="true">{content}</svg>'
     return Markup(markup)  # noqa: S704 - Matplotlib escapes text
-
-
-def tooltip_json(image: PlotImage) -> Markup:
-    """Encode tooltip data for an HTML script element, escaping `<` and `&`."""
-    marks = [[*(round(each, 5) for each in mark[:4]), *mark[4:]] for mark in image.marks]
-    content = {"series": image.series, "marks": marks}
-    text = terminal_safe(json.dumps(content, ensure_ascii=False, separators=(",", ":")))
-    return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))  # noqa: S704
 
 
 REPORT = "report.html"

@@ -1,6 +1,5 @@
 """The page in a browser, opened from disk."""
 
-import csv
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +11,6 @@ from synthetic_ledger import HOSTILE
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.html import write_joined
-from ratecli.report.sheet import format_number
 from ratecli.report.write import write_report
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -148,84 +146,6 @@ def test_words_filter_rows(opened):
     assert found.locator(".shown").inner_text() == f"6 of {every} rows"
     box.fill("")
     assert len(column(found, "algorithm")) == every
-
-
-def test_the_tooltip_of_a_mark_has_its_row_of_the_summary(opened, results):
-    page = opened()
-    canvas = page.locator(".canvas").first
-    rows = csv.DictReader((results / "first" / "summary.csv").read_text("utf-8").splitlines())
-    wanted = {
-        (row["kappa"], row["metric"]): row
-        for row in rows
-        if (row["algorithm"], row["variant"], row["split"]) == ("majorize", "stochastic", "test")
-    }
-    names = canvas.locator(".key").evaluate_all("keys => keys.map(key => key.ariaLabel)")
-    marks = canvas.locator(f'[data-series="{names.index("majorize (stochastic)")}"] use')
-    assert marks.count() == 6
-    canvas.scroll_into_view_if_needed()
-    for k, kappa in enumerate(("0.5", "0.6", "0.7", "0.8", "0.9", "1.0")):
-        box = marks.nth(k).bounding_box()
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        tip = page.locator(".tip")
-        assert tip.locator("strong").inner_text() == "majorize (stochastic)"
-        texts = [tip.locator(part).all_inner_texts() for part in ("dt", "dd")]
-        facts = dict(zip(*texts, strict=True))
-        row = wanted[kappa, "error"]
-        half = format_number((float(row["high"]) - float(row["low"])) / 2)
-        assert facts["error (test)"] == f"{format_number(float(row['mean']))} ± {half}"
-        ratio = format_number(float(wanted[kappa, "ratio"]["mean"]))
-        assert facts["ratio (test)"].startswith(ratio)
-        assert (float(facts["kappa"]), facts["n"]) == (float(kappa), row["n"])
-    page.mouse.move(0, 0)
-    assert not tip.is_visible()
-
-
-def test_a_tap_shows_the_tooltip_on_the_screen(opened):
-    page = opened(viewport=PHONE, has_touch=True, is_mobile=True)
-    canvas, tip = page.locator(".canvas").first, page.locator(".tip")
-    canvas.scroll_into_view_if_needed()
-    canvas.locator('[data-series="0"] use').first.tap()
-    assert tip.locator("strong").inner_text() == "unconstrained"
-    box = tip.bounding_box()
-    assert 0 <= box["x"] <= PHONE["width"] - box["width"]
-
-
-def test_the_arrow_keys_go_from_mark_to_mark(opened):
-    page = opened()
-    canvas, tip = page.locator(".canvas").first, page.locator(".tip")
-    canvas.focus()
-    page.keyboard.press("Home")
-    assert tip.locator("strong").inner_text() == "unconstrained"
-    page.keyboard.press("ArrowRight")
-    first = tip.inner_text()
-    assert first.startswith("majorize (deterministic)")
-    page.keyboard.press("ArrowRight")
-    assert tip.inner_text() != first
-    page.keyboard.press("Escape")
-    assert not tip.is_visible()
-
-
-def test_a_name_in_the_legend_hides_its_series_and_shows_it_again(opened):
-    page = opened()
-    canvas = page.locator(".canvas").first
-    key = canvas.get_by_role("button", name="majorize (deterministic)")
-    names = canvas.locator(".key").evaluate_all("keys => keys.map(key => key.ariaLabel)")
-    number = names.index("majorize (deterministic)")
-    parts = canvas.locator(f'[data-series="{number}"]')
-    others = canvas.locator(f'[data-series="{number + 1}"]').first
-    assert parts.count() == 7, "a line and the ellipses of six intervals"
-    assert parts.last.is_visible()
-    key.click()
-    assert key.get_attribute("aria-pressed") == "false"
-    assert not any(part.is_visible() for part in parts.all())
-    assert others.is_visible()
-    canvas.focus()
-    page.keyboard.press("Home")
-    page.keyboard.press("ArrowRight")
-    assert page.locator(".tip strong").inner_text() == "majorize (stochastic)"
-    key.press("Enter")
-    assert key.get_attribute("aria-pressed") == "true"
-    assert parts.last.is_visible()
 
 
 def test_links_open_folded_parts(opened):

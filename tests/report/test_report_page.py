@@ -16,7 +16,6 @@ from synthetic_ledger import planned
 from ratecli.ledger.view import Ledger
 from ratecli.report import html
 from ratecli.report.plots import draw_plots
-from ratecli.report.plots.canvas import PlotImage, TooltipMark
 from ratecli.report.sheet import Sheet, SheetCell
 from ratecli.report.write import with_manifest
 
@@ -223,12 +222,6 @@ def test_the_manifest_is_shown_without_repetitions(example, tmp_path):
     for broken in ("{", "[]", '{"versions": true}', '{"command": 5}', '{"started": []}'):
         (tmp_path / "manifest.json").write_text(broken)
         assert with_manifest(example, tmp_path) is example
-
-
-def test_tooltips_cannot_end_their_element():
-    mark = TooltipMark(0, 0, 0, 0, 0, (("</script>", "<!--&"),))
-    image = PlotImage("p", "c", b"", b"", series=("</script>",), marks=(mark,))
-    assert not set("<&") & set(html.tooltip_json(image))
 
 
 WHO = {"algorithm": "majorize", "variant": "stochastic", "metric": "error"}

@@ -355,8 +355,6 @@ def test_splits_are_side_by_side():
     assert both.caption == "error against ratio (train and test)"
     svg = both.svg.decode()
     assert texts(svg, "train", "test", "ratio", "error", "ratio (test)") == [1, 1, 2, 1, 0]
-    means = {dict(mark.facts).get("ratio (test)") for mark in both.marks}
-    assert means == {None, "1.1000", "1.2000"}
     names = [f"data = {d}, {split}" for d in "uv" for split in ("train", "test")]
     assert texts(image(split=["train", "test"], by="data").svg.decode(), *names) == [1] * 4
     assert image(split=["train"]).svg == image(split="train").svg
@@ -386,17 +384,6 @@ def test_values_of_one_constraint_share_a_title():
     assert texts(svg, "target of parity", "parity: 0.3") == [1, 0]
 
 
-def test_many_intervals_are_ellipses():
-    few, many = (points_of(*[({"k": k}, (k, k)) for k in range(n)] * 2) for n in (8, 9))
-    shapes = [len(axes_of(ledger_of(trials, PLOT)).patches) for trials in (few, many)]
-    assert shapes == [0, 0], "two equal seeds have no interval"
-    few, many = (
-        points_of(*[({"k": k}, (k + d, k)) for k in range(n) for d in (0, 0.1)]) for n in (8, 9)
-    )
-    shapes = [len(axes_of(ledger_of(trials, PLOT)).patches) for trials in (few, many)]
-    assert shapes == [0, 9]
-
-
 def test_huge_intervals_of_few_seeds_are_cut_and_noted():
     calm = [({"k": k}, (k + d, 0.1)) for k in (0, 1) for d in (0, 0.01, 0.02)]
     wild = [({"k": 2}, (k, 0.1)) for k in (-1, 3)]  # the half-width is 25
@@ -404,17 +391,17 @@ def test_huge_intervals_of_few_seeds_are_cut_and_noted():
         drawn(points_of(*calm, *wild), PLOT),
         axes_of(ledger_of(points_of(*calm, *wild), PLOT)).get_xlim(),
     )
-    assert texts(image, "an interval reaches beyond the axes: few seeds") == [1]
+    assert texts(image, "1 interval is cut off (few seeds make them wide)") == [1]
     assert -0.2 < limits[0] < 0
     assert 1 < limits[1] < 1.3
     assert texts(
-        drawn(points_of(*calm), PLOT), "an interval reaches beyond the axes: few seeds"
+        drawn(points_of(*calm), PLOT), "1 interval is cut off (few seeds make them wide)"
     ) == [0]
 
 
 def test_a_single_point_with_a_huge_interval_is_drawn():
     one = points_of(*[({"k": 1}, (k, k)) for k in (0, 1)])
-    assert texts(drawn(one, PLOT), "an interval reaches beyond the axes: few seeds") == [0]
+    assert texts(drawn(one, PLOT), "1 interval is cut off (few seeds make them wide)") == [0]
 
 
 def test_a_file_without_plots_has_one_of_the_first_constraint():

@@ -1,4 +1,4 @@
-"""Requested plots, and their figures: style, panels, legends, tooltips and image files."""
+"""Requested plots, and their figures: style, panels, legends and image files."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import math
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import matplotlib.style
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
-from matplotlib.container import Container
+from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 
 from ratecli.config.report import PLOT_TYPES, BasePlot
@@ -31,8 +29,8 @@ MARKERS = "os^DvPX*"
 STYLES = ("-", "--", ":", "-.", (0, (7, 2)), (0, (4, 1, 1, 1, 1, 1)))
 STYLE_SHIFT = 3
 """When colours repeat for further algorithms, their line styles are shifted by this many."""
-DARKEST, LIGHTEST = 0.45, 0.6
-"""The share of black, and of white, in the darkest and lightest shade of a colour."""
+SHADES = 0.28, 0.8
+"""The darkest and the lightest shade of a colour, from 0 (black) to 1 (white)."""
 FILLS = ("full", "none", "left", "bottom", "right", "top")
 GREY = "#6b6b6b"
 DOTTED: dict[str, Any] = {"color": GREY, "linestyle": (0, (1, 2)), "zorder": 1}
@@ -71,13 +69,6 @@ STYLE: dict[str, Any] = {
 }
 
 PlotT = TypeVar("PlotT", bound=BasePlot)
-SERIES, LEGEND = "series", "legend"
-"""Prefixes of the ids of a series' artists and of its legend entries."""
-OUTSIDE = 0.01
-"""Tolerance for points outside the axes, as a share of the axes."""
-TooltipFacts: TypeAlias = tuple[tuple[str, str], ...]
-"""Names and values."""
-DrawnArtist: TypeAlias = Artist | Container
 
 
 @dataclass(frozen=True)
@@ -169,28 +160,11 @@ def panel_selections(ledger: Ledger, options: BasePlot) -> list[PlotSelection]:
     return [replace(whole, at=(by, value)) for value in values.values()] or [whole]
 
 
-class TooltipMark(NamedTuple):
-    """A region of a figure with a tooltip.
-
-    `x` and `y` are the centre; `width` and `height` are 0 for a point. All are shares of the
-    figure's width and height, from its top left corner. `series` is the number of the line or of
-    the kind of bar, None if there is only one kind.
-    """
-
-    x: float
-    y: float
-    width: float
-    height: float
-    series: int | None
-    facts: TooltipFacts
-
-
 @dataclass(frozen=True)
 class PlotImage:
     """A drawn plot; `name` is the file name without suffix.
 
-    `what` explains the plot to readers who are new to this kind; `width` is in CSS pixels;
-    `series` and `marks` are for tooltips.
+    `what` explains the plot to readers who are new to this kind; `width` is in CSS pixels.
     """
 
     name: str
@@ -199,12 +173,10 @@ class PlotImage:
     png: bytes
     what: str = ""
     width: int = 0
-    series: tuple[str, ...] = ()
-    marks: tuple[TooltipMark, ...] = ()
 
 
 class Canvas:
-    """A figure with a grid of panels, which collects its series and tooltips while it is drawn.
+    """A figure with a grid of panels.
 
     Pages show `caption` beside the figure, with `what`: an explanation for readers who are new to
     this kind of plot. The figure itself shows `title` at its top.
@@ -223,9 +195,6 @@ class Canvas:
         self.figure = Figure(figsize=size, layout="constrained")
         if title:
             self.figure.suptitle(title, x=0.01, ha="left")
-        self._numbers: dict[str, int] = {}
-        self._ids = count()
-        self._places: list[tuple[Axes, np.ndarray, int | None, TooltipFacts]] = []
 
     def panel(self, title: str = "", x: str = "", y: str = "", **share: Axes | None) -> Axes:
         """Add the next panel; only the left and the lower edge of the grid have labels."""
@@ -238,30 +207,7 @@ class Canvas:
         axes.set(title=title, xlabel=x * lowest, ylabel=y * leftmost)
         return axes
 
-    def add_series(self, label: str, *artists: DrawnArtist, kind: str = SERIES) -> int:
-        """Assign artists to the series with this label in the legend; return its number."""
-        number = self._numbers.setdefault(label, len(self._numbers))
-        for each in artists:
-            for artist in each.get_children() if isinstance(each, Container) else [each]:
-                artist.set_gid(f"{kind}-{number}-{next(self._ids)}")
-        return number
-
-    def add_mark(
-        self,
-        axes: Axes,
-        x: float | tuple[float, float],
-        y: float | tuple[float, float],
-        facts: TooltipFacts,
-        label: str = "",
-    ) -> None:
-        """Add a tooltip for a point, or for a bar or cell with these ranges, of a series.
-
-        Without a label, there is only one kind of mark.
-        """
-        corners = np.transpose([np.broadcast_to(x, 2), np.broadcast_to(y, 2)])
-        self._places.append((axes, corners, self.add_series(label) if label else None, facts))
-
-    def add_legend(self, handles: Iterable[DrawnArtist], notes: Sequence[str]) -> None:
+    def add_legend(self, handles: Iterable[Artist], notes: Sequence[str]) -> None:
         """Add a legend with distinct labels below all panels; increase the height to fit."""
         distinct = {str(handle.get_label()): handle for handle in handles}
         width, height = self.figure.get_size_inches()
@@ -270,29 +216,13 @@ class Canvas:
         title = "\n".join(notes)
         lines = -(-len(distinct) // columns) + len(title.splitlines())
         self.figure.set_size_inches(width, height + LEGEND_LINE * (lines + 0.5))
-        legend = self.figure.legend(
+        self.figure.legend(
             handles=list(distinct.values()),
             title=title,
             loc="outside lower left",
             ncols=columns,
             alignment="left",
         )
-        for label, *entry in zip(distinct, legend.legend_handles, legend.get_texts(), strict=True):
-            self.add_series(label, *filter(None, entry), kind=LEGEND)
-
-    def _marks(self) -> tuple[TooltipMark, ...]:
-        """Return all visible marks; requires the figure's final layout."""
-        found = []
-        for axes, corners, series, facts in self._places:
-            pixels = axes.transData.transform(corners)
-            middle = axes.transAxes.inverted().transform(pixels).mean(axis=0)
-            # NaN compares as outside
-            if ((middle >= -OUTSIDE) & (middle <= 1 + OUTSIDE)).all():
-                shares = self.figure.transFigure.inverted().transform(pixels)
-                x, y = shares.mean(axis=0).tolist()
-                width, height = np.ptp(shares, axis=0).tolist()
-                found.append(TooltipMark(x, 1 - y, width, height, series, facts))
-        return tuple(found)
 
     def image(self, name: str) -> PlotImage:
         """Return the images, without dates and versions: they are reproducible byte by byte."""
@@ -302,12 +232,10 @@ class Canvas:
             warnings.filterwarnings("ignore", "Glyph")  # of names in other scripts
             self.figure.savefig(svg, format="svg", metadata=nothing)
             self.figure.set_layout_engine(None)  # keep the layout that was computed
-            marks = self._marks()
             self.figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
         drawing = terminal_safe(svg.getvalue().decode()).encode()
-        images, series = (drawing, png.getvalue()), tuple(self._numbers)
         width = round(96 * self.figure.get_size_inches()[0])
-        return PlotImage(name, self.caption, *images, self.what, width, series, marks)
+        return PlotImage(name, self.caption, drawing, png.getvalue(), self.what, width)
 
 
 def draw_image(name: str, draw: Callable[..., Canvas], *arguments: Any) -> PlotImage:
@@ -356,15 +284,14 @@ def draw_levels(axes: Axes, levels: Sequence[tuple[float, str]], axis: Literal["
         draw(value, linewidth=0.8, **DOTTED)
     second = axes.secondary_xaxis("top") if axis == "x" else axes.secondary_yaxis("right")
     second.spines[:].set_visible(False)
-    ticks = second.set_xticks if axis == "x" else second.set_yticks
+    second.set(**{f"{axis}ticks": values, f"{axis}ticklabels": labels})
     gaps = np.diff(np.unique(values))
     close = min(gaps, default=math.inf) < MIN_LEVEL_GAP * np.ptp([low, high, *values])
-    long = axis == "x" and (close or sum(map(len, labels)) > MAX_LEVEL_LETTERS)
-    slanted: dict[str, Any] = {"rotation": 45, "ha": "left"} if long else {}
-    ticks(values, labels, **slanted)
+    if axis == "x" and (close or sum(map(len, labels)) > MAX_LEVEL_LETTERS):
+        for text in second.get_xticklabels():
+            text.set(rotation=45, ha="left")
     second.tick_params(length=0, pad=1, labelsize=7, labelcolor=GREY)
-    set_title = second.set_xlabel if axis == "x" else second.set_ylabel
-    set_title(title, fontsize=8, color=GREY)
+    (second.xaxis if axis == "x" else second.yaxis).set_label_text(title, fontsize=8, color=GREY)
 
 
 def line_style(algorithm: int, variant: int = 0, shade: float | None = None) -> dict[str, Any]:
@@ -389,10 +316,8 @@ def line_style(algorithm: int, variant: int = 0, shade: float | None = None) -> 
 
 def _shaded(colour: str, shade: float) -> str:
     """Interpolate between a dark and a light version of a colour."""
-    plain = np.array(to_rgb(colour))
-    dark, light = plain * (1 - DARKEST), plain + (1 - plain) * LIGHTEST
-    red, green, blue = (dark + shade * (light - dark)).tolist()
-    return to_hex((red, green, blue))
+    shades = LinearSegmentedColormap.from_list("", ["black", colour, "white"])
+    return to_hex(shades(SHADES[0] + shade * (SHADES[1] - SHADES[0])))
 
 
 def band_style(colour: str) -> dict[str, Any]:

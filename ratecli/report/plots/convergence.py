@@ -27,7 +27,6 @@ from ratecli.report.plots.canvas import (
     use_plain_log_scale,
 )
 from ratecli.report.plots.lines import NamedLine, distinguish_lines, legend_handles
-from ratecli.report.sheet import format_number, format_scalar
 
 MAX_BINS = 60
 """Maximum number of bins per line. Longer traces are summarized by mean and range per bin."""
@@ -133,7 +132,7 @@ def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> Canv
             if objective_log and name == "objective":
                 use_plain_log_scale(axes, "y")
             for curve in panel:
-                _draw_curve(canvas, axes, curve, name, x, logarithmic=x_log)
+                _draw_curve(axes, curve, name, logarithmic=x_log)
             if not panel:
                 mark_empty(axes)
             if name == "violation":
@@ -145,19 +144,9 @@ def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> Canv
     return canvas
 
 
-def _draw_curve(
-    canvas: Canvas, axes: Axes, curve: ConvergenceCurve, name: str, x: str, *, logarithmic: bool
-) -> None:
-    """Draw the objective or the violation as a line with its band and tooltips."""
-    values = getattr(curve, name)
-    band, seeds, style = curve_band(values, logarithmic=logarithmic), values.shape[1], curve.style
-    area = axes.fill_between(band.index, band["low"], band["high"], **band_style(style["color"]))
+def _draw_curve(axes: Axes, curve: ConvergenceCurve, name: str, *, logarithmic: bool) -> None:
+    """Draw the objective or the violation as a line with its band, and mark its end."""
+    band, style = curve_band(getattr(curve, name), logarithmic=logarithmic), curve.style
+    axes.fill_between(band.index, band["low"], band["high"], **band_style(style["color"]))
     last = np.flatnonzero(np.isfinite(band["mean"]))[-1:].tolist()
-    line = axes.plot(band.index, band["mean"], markevery=last, **style)
-    canvas.add_series(curve.label, area, *line)
-    point = [(key, format_scalar(value)) for key, value in curve.at.items()]
-    for position, mean, low, high in band.itertuples():
-        facts = [*point, (x, format_scalar(position)), (LABELS[name], format_number(mean))]
-        if seeds > 1:
-            facts.append(("minimum to maximum", f"{format_number(low)} to {format_number(high)}"))
-        canvas.add_mark(axes, position, mean, (*facts, ("n", str(seeds))), curve.label)
+    axes.plot(band.index, band["mean"], markevery=last, **style)

@@ -29,7 +29,7 @@ from ratecli.report.plots.canvas import (
     describe_intervals,
     mark_empty,
 )
-from ratecli.report.sheet import estimate_cell, format_number, format_point
+from ratecli.report.sheet import format_point
 
 FilterPanels = list[tuple[str, list[PlannedTrial]]]
 """Titles of panels, each with a trial for each seed of an algorithm at a sweep point."""
@@ -152,7 +152,7 @@ def draw_group_shares(ledger: Ledger, plot: PlotRequest[GroupSharesPlot]) -> Can
     canvas.figure.set_size_inches(width, canvas.rows * (SHARES_MARGIN + GROUP_HEIGHT * most))
     counts, handles = [], []
     for axes, table in _panels(canvas, tables, "share", share=True):
-        _draw_bars(canvas, axes, table)
+        _draw_bars(axes, table)
         counts += [share.n for share in table.to_numpy().flat]
         handles += axes.get_legend_handles_labels()[0]
     if counts:
@@ -161,29 +161,22 @@ def draw_group_shares(ledger: Ledger, plot: PlotRequest[GroupSharesPlot]) -> Can
     return canvas
 
 
-def _draw_bars(canvas: Canvas, axes: Axes, table: pd.DataFrame) -> None:
+def _draw_bars(axes: Axes, table: pd.DataFrame) -> None:
     """Draw one panel: for each group, the bar of all rows above the bar of kept rows."""
-    places = np.arange(len(table))
-    for (label, shares), side in zip(table.items(), (-1, 1), strict=True):
-        ys = places + side * THICKNESS / 2
-        bars = axes.barh(
-            ys,
-            [share.mean or 0.0 for share in shares],
-            THICKNESS,
-            xerr=[share.half or 0.0 for share in shares],
-            error_kw={"elinewidth": 0.8},
-            color=BAR_COLOURS[str(label)],
-            label=label,
-            zorder=2,
-        )
-        canvas.add_series(str(label), bars, *[bars.errorbar] if bars.errorbar else [])
-        for group, share, y in zip(table.index, shares, ys, strict=True):
-            facts = (("group", group), ("share", estimate_cell(share).text), ("n", str(share.n)))
-            ends = y - THICKNESS / 2, y + THICKNESS / 2
-            canvas.add_mark(axes, (0.0, share.mean or 0.0), ends, facts, str(label))
+    means, halves = (
+        table.map(lambda share, name=name: getattr(share, name) or 0.0) for name in ("mean", "half")
+    )
+    means.plot.barh(
+        ax=axes,
+        xerr=halves,
+        error_kw={"elinewidth": 0.8},
+        color=list(BAR_COLOURS.values()),
+        width=2 * THICKNESS,
+        legend=False,
+        zorder=2,
+    )
     style: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "linestyle": "--", "zorder": 2.5}
-    canvas.add_series(UNIFORM, axes.axvline(1 / len(table), label=UNIFORM, **style))
-    axes.set_yticks(places, table.index)
+    axes.axvline(1 / len(table), label=UNIFORM, **style)
     axes.set_ylim(len(table) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
@@ -246,7 +239,7 @@ def draw_posteriors(ledger: Ledger, plot: PlotRequest[PosteriorsPlot]) -> Canvas
     )
     canvas.figure.set_size_inches(max(canvas.columns * width, 5.4), canvas.rows * height)
     for axes, table in _panels(canvas, tables):
-        _draw_cells(canvas, axes, table)
+        _draw_cells(axes, table)
         axes.set(xlim=(0, most_columns), ylim=(most_rows, 0))
     explanation = [
         f"cells: shares of {groups} among the {split} rows with this value of the proxy",
@@ -256,18 +249,12 @@ def draw_posteriors(ledger: Ledger, plot: PlotRequest[PosteriorsPlot]) -> Canvas
     return canvas
 
 
-def _draw_cells(canvas: Canvas, axes: Axes, table: pd.DataFrame) -> None:
+def _draw_cells(axes: Axes, table: pd.DataFrame) -> None:
     """Draw one panel; y grows downwards, one unit per row of cells."""
     axes.grid(visible=False)
     axes.pcolormesh(table, cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=0.8)
     axes.axhline(1, color="white", linewidth=3)
     for (row, column), share in np.ndenumerate(table.to_numpy()):
-        facts = (
-            ("proxy", str(table.index[row])),
-            ("group", str(table.columns[column])),
-            ("share", format_number(share)),
-        )
-        canvas.add_mark(axes, (column, column + 1), (row, row + 1), facts)
         colour = GREY if math.isnan(share) else "white" if share >= DARK else "black"
         text = "-" if math.isnan(share) else f"{share:.2f}"
         style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}

@@ -17,7 +17,7 @@ from ratecli.report.frame import IntervalEstimate
 from ratecli.report.groups import SeedGroup, group_by, seed_groups
 from ratecli.report.plots.canvas import GREY, Canvas, describe_intervals, line_style
 from ratecli.report.plots.lines import cut_axis, describe_cut, in_words
-from ratecli.report.sheet import estimate_cell, format_point, format_scalar
+from ratecli.report.sheet import format_point, format_scalar
 
 FILE = "group-rates"
 MAX_PANELS = 3
@@ -99,10 +99,10 @@ def draw_group_rates(ledger: Ledger) -> Canvas:
     for kind, own in kinds.items():
         first = next(iter(canvas.figure.axes), None)
         axes = canvas.panel("", f"{in_words(kind)} ({split})", sharey=first)
-        for row, (title, each) in enumerate(rows):
+        for row, (_, each) in enumerate(rows):
             found = {group: each.rates.get((kind, group)) for group in own}
             known = {group: rate for group, rate in found.items() if rate and rate.finite}
-            _draw_row((canvas, axes), row, known, (title, in_words(kind)), [] if many else groups)
+            _draw_row(axes, row, known, [] if many else groups)
         rates = [each.rates.get((kind, group)) for _, each in rows for group in own]
         shown = [rate for rate in rates if rate and rate.finite]
         cut += cut_axis(axes, "x", [] if many else shown)
@@ -131,30 +131,23 @@ def _kinds(rows: Rows) -> dict[str, list[str]]:
 
 
 def _draw_row(
-    panel: tuple[Canvas, Axes],
-    row: int,
-    rates: Mapping[str, IntervalEstimate],
-    names: tuple[str, str],
-    groups: Sequence[str],
+    axes: Axes, row: int, rates: Mapping[str, IntervalEstimate], groups: Sequence[str]
 ) -> None:
-    """Draw the rates of groups in one setting, whose title and rate have these `names`.
+    """Draw the rates of groups in one setting.
 
     Without `groups`, all have the same mark and no interval.
     """
-    canvas, axes = panel
     means = [rate.mean or 0.0 for rate in rates.values()]
     if means:
         axes.plot([min(means), max(means)], [row, row], color=GREY, alpha=0.25, linewidth=4)
     places = row + SPREAD * ((np.arange(len(means)) + 0.5) / max(len(means), 1) - 0.5)
     if not groups:
         axes.plot(means, places, **_style(None))
+        return
     for (group, rate), mean, place in zip(rates.items(), means, places.tolist(), strict=True):
-        if groups:
-            style = _style(groups.index(group))
-            bar = axes.plot(rate.interval or (mean, mean), [place] * 2, color=style["color"])
-            canvas.add_series(group, *bar, *axes.plot(mean, place, **style))
-        facts = (("setting", names[0]), (names[1], estimate_cell(rate).text), ("n", str(rate.n)))
-        canvas.add_mark(axes, mean, place, facts, group)
+        style = _style(groups.index(group))
+        axes.plot(rate.interval or (mean, mean), [place] * 2, color=style["color"])
+        axes.plot(mean, place, **style)
 
 
 def _style(number: int | None) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from ratecli.report.plots.lines import (
     PlotAxes,
     SweepLine,
     collect_lines,
+    cut_intervals,
     describe_cut,
     draw_lines,
-    ignore_huge_intervals,
     legend_handles,
 )
 
@@ -82,7 +82,7 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
             lines = collect_lines(ledger, names, selection, simplify=False)
             first = next(iter(canvas.figure.axes), None)
             axes = canvas.panel(names.title, x, selection.title, sharex=first)
-            draw_lines(canvas, axes, lines, names)
+            draw_lines(axes, lines, swept=True)
             cover_sweep(axes, swept)
             if spans_decades(swept) and min(swept) > 0:
                 use_plain_log_scale(axes, "x")
@@ -97,7 +97,7 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
                 top = min(1.04, 1.08 * max([MIN_TOP, *highs, *allowed]))
                 axes.set_ylim(-0.04 * top, top)
             every.extend(lines)
-            cut += ignore_huge_intervals(axes, lines) if every is found[0] else 0
+            cut += cut_intervals(axes, lines) if every is found[0] else 0
     if found[0]:
         notes = [*_notes(plot, found[1]), *describe_cut(cut)]
         canvas.add_legend(legend_handles(found[0]), notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +11,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
-from matplotlib.patches import Ellipse
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
@@ -21,19 +20,17 @@ from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
 from ratecli.report.frame import LEVEL, NO_ESTIMATE, IntervalEstimate
 from ratecli.report.groups import SeedGroup, group_by, same_points, seed_groups, select_variant
-from ratecli.report.plots.canvas import Canvas, DrawnArtist, PlotSelection, band_style, line_style
-from ratecli.report.sheet import estimate_cell, format_point, format_scalar
+from ratecli.report.plots.canvas import PlotSelection, band_style, line_style
+from ratecli.report.sheet import format_point
 
 MAX_NAMED_LINES = 8
 """A legend lists up to this many lines of an algorithm; of more it names the first and the last."""
 EDGE = 0.045
 """Share of the axis left empty at either end of a flat line, like Matplotlib's margin of data."""
-MAX_BARS = 8
-"""Intervals of more points in a panel are drawn as ellipses instead of bars."""
-MAX_BANDS, FAINT = 4, 0.06
-"""Bands and ellipses of more lines are fainter, as they overlap."""
-FEW_SEEDS = 5
-"""Intervals over at most this many seeds may be cut by the axes."""
+MAX_BARS, MAX_BANDS, FAINT = 8, 4, 0.06
+"""Bars of more points, and bands of more lines, are fainter, as they overlap."""
+WIDE = 3.0
+"""Intervals may be cut off if they are wider than this many typical standard errors."""
 LineT = TypeVar("LineT", bound="NamedLine")
 
 
@@ -173,7 +170,7 @@ class LinePoint:
     def rounded(self) -> tuple[str, ...]:
         """Means and intervals to nine digits, as values without effects may differ slightly."""
         values = (each for axis in (self.x, self.y) for each in (axis.mean, axis.low, axis.high))
-        return tuple("" if value is None else f"{round(value, 12):.9g}" for value in values)
+        return tuple(f"{round(math.nan if value is None else value, 12):.9g}" for value in values)
 
 
 @dataclass(frozen=True)
@@ -266,99 +263,48 @@ def _ordered(points: Sequence[LinePoint], along: str | None) -> list[LinePoint]:
     return sorted(points, key=lambda point: float(point.at[along or ""]))
 
 
-def draw_lines(canvas: Canvas, axes: Axes, lines: Sequence[SweepLine], names: PlotAxes) -> None:
-    """Draw the lines of a panel with intervals and tooltips.
+def draw_lines(axes: Axes, lines: Sequence[SweepLine], *, swept: bool) -> None:
+    """Draw the finite points of lines with their intervals: bands along a sweep, or bars.
 
-    Intervals of many points are ellipses, which leave the points visible.
+    Intervals of many lines or points are fainter, as they overlap.
     """
-    crowded = sum(len(line.points) for line in lines) > MAX_BARS
+    count = sum(len(line.points) for line in lines)
+    crowded = len(lines) > MAX_BANDS if swept else count > MAX_BARS
     for line in lines:
-        _draw_line(canvas, axes, line, names, crowded=crowded)
-    if len(lines) > MAX_BANDS:
-        for area in axes.findobj(lambda each: isinstance(each, Ellipse | PolyCollection)):
-            area.set_alpha(FAINT)
-
-
-def _draw_line(
-    canvas: Canvas, axes: Axes, line: SweepLine, names: PlotAxes, *, crowded: bool
-) -> None:
-    """Draw the finite points of a line with intervals (a band along a sweep) and tooltips."""
-    points = [point for point in line.points if point.y.finite and (line.flat or point.place)]
-    if not points:
-        return
-    if line.flat:
-        artists = _draw_flat(axes, points[0], line.style, crowded=crowded)
-    else:
-        shape = "band" if names.swept and len(points) > 1 else "ellipses" if crowded else "bars"
-        artists = _draw_intervals(axes, points, line.style["color"], shape)
-        xs, ys = zip(*(point.place or () for point in points), strict=True)
-        front: dict[str, Any] = {"zorder": 3} if len(points) == 1 else {}
-        artists += axes.plot(xs, ys, **line.style, **front)
-    canvas.add_series(line.label, *artists)
-    for point in points:
-        facts = [(name, format_scalar(value)) for name, value in point.at.items()]
-        if not names.swept:
-            facts.append((names.x_label, estimate_cell(point.x).text))
-        facts += [(names.y_label, estimate_cell(point.y).text), ("n", str(point.y.n))]
-        x, y = point.place or (sum(axes.get_xlim()) / 2, point.y.mean or 0.0)
-        canvas.add_mark(axes, x, y, tuple(facts), line.label)
+        points = [point for point in line.points if point.y.finite and (line.flat or point.place)]
+        if not points:
+            continue
+        colour = line.style["color"]
+        bars: dict[str, Any] = {
+            "ecolor": colour,
+            "elinewidth": 0.8,
+            "alpha": 0.3 if crowded else 0.5,
+        }
+        band = band_style(colour) | ({"alpha": FAINT} if crowded else {})
+        ys, y_ends = _means_and_ends([point.y for point in points])
+        if line.flat:
+            _draw_flat(axes, points[0], line.style, band)
+        if points[0].place:
+            xs, x_ends = _means_and_ends([point.x for point in points])
+            if swept and len(points) > 1:
+                axes.fill_between(xs, *y_ends, **band)
+            else:
+                x_errors, y_errors = np.abs(x_ends - xs), np.abs(y_ends - ys)
+                axes.errorbar(xs, ys, xerr=x_errors, yerr=y_errors, fmt="none", **bars)
+            style = line.style | ({"zorder": 3} if len(points) == 1 else {})
+            axes.plot(xs, ys, **style)
 
 
 def _draw_flat(
-    axes: Axes, point: LinePoint, style: Mapping[str, Any], *, crowded: bool
-) -> list[DrawnArtist]:
-    """Draw a horizontal line, marked at the point's own x or else at its ends."""
+    axes: Axes, point: LinePoint, style: Mapping[str, Any], band: Mapping[str, Any]
+) -> None:
+    """Draw a horizontal line with its interval; without a place of its own, its ends are marked."""
     limits: dict[str, Any] = {} if point.place else {"xmin": EDGE, "xmax": 1 - EDGE}
-    artists: list[DrawnArtist] = []
     if point.y.interval:
         low, high = point.y.interval
-        artists.append(axes.axhspan(low, high, **limits, **band_style(style["color"])))
-    line = axes.axhline(point.y.mean or 0.0, **limits, **style, zorder=1.8)
-    if point.place:
-        line.set_marker("none")
-        shape = "ellipses" if crowded else "bars"
-        artists += _draw_intervals(axes, [point], style["color"], shape)
-        artists += axes.plot(*point.place, **style)
-    return [*artists, line]
-
-
-def _draw_intervals(
-    axes: Axes, points: Sequence[LinePoint], colour: str, shape: str
-) -> list[DrawnArtist]:
-    """Draw the intervals, if any: those of y as a band, or of x and y as bars or ellipses."""
-    xs, x_ends = _means_and_ends([point.x for point in points])
-    ys, y_ends = _means_and_ends([point.y for point in points])
-    if (x_ends == xs).all() and (y_ends == ys).all():
-        return []
-    if shape == "band":
-        return [axes.fill_between(xs, *y_ends, **band_style(colour))]
-    if shape == "ellipses":
-        style = {**band_style(colour), "alpha": 0.09, "edgecolor": colour, "linewidth": 0.6}
-        middles = np.transpose([x_ends.mean(axis=0), y_ends.mean(axis=0)])
-        sizes = np.transpose([np.ptp(x_ends, axis=0), np.ptp(y_ends, axis=0)])
-        return [
-            axes.add_patch(Ellipse(at, *size, **style))
-            for at, size in zip(middles.tolist(), sizes.tolist(), strict=True)
-        ]
-    style = {"ecolor": colour, "elinewidth": 0.8, "alpha": 0.55, "fmt": "none"}
-    return [axes.errorbar(xs, ys, xerr=np.abs(x_ends - xs), yerr=np.abs(y_ends - ys), **style)]
-
-
-def ignore_huge_intervals(
-    axes: Axes, lines: Iterable[SweepLine], limits: Sequence[Sequence[float]] = ((), ())
-) -> int:
-    """Exclude intervals of few seeds that would hide differences of means; return their number.
-
-    The axes still show the means, the other intervals and the `limits` on x and y.
-    """
-    points = [point for line in lines for point in line.points if point.y.finite]
-    huge = cut_axis(axes, "x", [point.x for point in points], limits[0])
-    huge += cut_axis(axes, "y", [point.y for point in points], limits[1])
-    if huge:  # an ellipse without its outline would only darken the panel
-        width, height = np.ptp(axes.get_xlim()), np.ptp(axes.get_ylim())
-        for area in axes.findobj(Ellipse):
-            area.set_visible(area.width <= width and area.height <= height)
-    return huge
+        axes.axhspan(low, high, **limits, **band)
+    marker = {"marker": "none"} if point.place else {}
+    axes.axhline(point.y.mean or 0.0, **limits, **{**style, **marker, "zorder": 1.8})
 
 
 def cut_axis(
@@ -367,43 +313,39 @@ def cut_axis(
     estimates: Iterable[IntervalEstimate],
     limits: Sequence[float] = (),
 ) -> int:
-    """Exclude huge intervals of few seeds from one axis; return their number."""
-    ends, huge = _visible_ends([each for each in estimates if each.finite])
-    low, high = min([*ends, *limits], default=0.0), max([*ends, *limits], default=0.0)
-    if low == high:
-        return 0
-    if huge:
-        edge = EDGE * (high - low)
-        now = axes.get_xlim() if axis == "x" else axes.get_ylim()
-        axes.set(**{f"{axis}lim": (max(now[0], low - edge), min(now[1], high + edge))})
-    return huge
+    """Cut huge intervals of few seeds off an axis, and return their number.
 
-
-def _visible_ends(estimates: Sequence[IntervalEstimate]) -> tuple[list[float], int]:
-    """Return the ends of intervals without huge ones, and the number of huge ones.
-
-    Huge is a half-width above the range of the means and three standard errors of a typical mean
-    at up to three seeds, or three times as much at up to five: Student-t intervals of few seeds are
-    wide because the spread is hardly known.
+    They would hide differences of means: they are wider than the range of all means and than
+    `WIDE` typical standard errors. The axis shows means, other intervals and the `limits`.
     """
-    means = np.array([each.mean for each in estimates], dtype=float)
-    halves = np.array([each.half or 0.0 for each in estimates])
-    counts = np.array([each.n for each in estimates])
-    errors = halves / stdtrit(np.maximum(counts - 1, 1), (1 + LEVEL) / 2)
-    known = errors[halves > 0]
-    if not known.size:
-        return [], 0
-    scale = max(float(np.ptp(means)), 3 * float(np.median(known)))
-    huge = (halves > np.where(counts <= 3, 1, 3) * scale) & (counts <= FEW_SEEDS)
-    ends = [each.interval or (mean, mean) for each, mean in zip(estimates, means, strict=True)]
-    shown = np.array(ends)[~huge].ravel()
-    return [*means.tolist(), *shown.tolist()], int(huge.sum())
+    known = [each for each in estimates if each.finite]
+    means = np.array([each.mean for each in known], dtype=float)
+    halves = np.array([each.half or 0.0 for each in known])
+    errors = halves / stdtrit([max(each.n - 1, 1) for each in known], (1 + LEVEL) / 2)
+    if not halves.any():
+        return 0
+    huge = halves > max(np.ptp(means), WIDE * np.median(errors[halves > 0]))
+    ends = np.concatenate([means, (means - halves)[~huge], (means + halves)[~huge], limits])
+    if huge.any() and np.ptp(ends):
+        margin = EDGE * np.ptp(ends)
+        axes.set(**{f"{axis}lim": (ends.min() - margin, ends.max() + margin)})
+        return int(huge.sum())
+    return 0
+
+
+def cut_intervals(
+    axes: Axes, lines: Iterable[SweepLine], limits: Sequence[Sequence[float]] = ((), ())
+) -> int:
+    """Cut huge intervals off both axes, which have these `limits`; return their number."""
+    points = [point for line in lines for point in line.points if point.y.finite]
+    cut = cut_axis(axes, "x", [point.x for point in points], limits[0])
+    return cut + cut_axis(axes, "y", [point.y for point in points], limits[1])
 
 
 def describe_cut(number: int) -> list[str]:
-    """Return a note if intervals reach beyond the axes."""
-    what = "an interval reaches" if number == 1 else f"{number} intervals reach"
-    return [f"{what} beyond the axes: few seeds"] if number else []
+    """Return a note if intervals are cut off."""
+    what = "1 interval is" if number == 1 else f"{number} intervals are"
+    return [f"{what} cut off (few seeds make them wide)"] if number else []
 
 
 def _means_and_ends(

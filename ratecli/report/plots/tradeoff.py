@@ -26,9 +26,9 @@ from ratecli.report.plots.lines import (
     SweepLine,
     axis_labels,
     collect_lines,
+    cut_intervals,
     describe_cut,
     draw_lines,
-    ignore_huge_intervals,
     legend_handles,
 )
 
@@ -73,16 +73,16 @@ def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> Canvas:
             axes = canvas.panel(title, *labels, sharex=first, sharey=first)
             first = axes if several else None
             lines = collect_lines(ledger, names, selection)
-            draw_lines(canvas, axes, lines, names)
+            draw_lines(axes, lines, swept=names.swept)
             limits = _draw_limits(axes, ledger, plot, selection)
             if names.swept:
                 trials = [trial for trial in ledger.plan if selection.includes_trial(trial)]
                 cover_sweep(axes, [float(t.point[names.x]) for t in trials if names.x in t.point])
-            cut += ignore_huge_intervals(axes, lines, limits)
+            cut += cut_intervals(axes, lines, limits)
             found += lines
             handles += legend_handles(lines)
             if lines:
-                handles += _draw_references(canvas, axes, ledger, plot, names)
+                handles += _draw_references(axes, ledger, plot, names)
             else:
                 mark_empty(axes)
     if found:
@@ -116,7 +116,7 @@ def _draw_limits(
 
 
 def _draw_references(
-    canvas: Canvas, axes: Axes, ledger: Ledger, plot: PlotRequest[TradeoffPlot], names: PlotAxes
+    axes: Axes, ledger: Ledger, plot: PlotRequest[TradeoffPlot], names: PlotAxes
 ) -> list[Line2D]:
     """Draw the known frontier and the line y = x, within the range of the algorithms' lines."""
     left, right = axes.get_xlim()
@@ -133,6 +133,4 @@ def _draw_references(
         ends = [left, right]
         lines += axes.plot(ends, ends, label=label, **REFERENCE, linestyle=LONG_DASHES)
         axes.set(xlim=(left, right), ylim=(bottom, top))
-    for line in lines:
-        canvas.add_series(str(line.get_label()), line)
     return lines
