@@ -131,6 +131,7 @@ def load_entry_table(
         options=settled,
         digest=_digest_without_scores(entry, base),
         files=(*sums, *((path.name, sha256_of(path)) for path in given.values())),
+        logged=source.logged.get(settled["preparation"]),
     )
     table = _run_preparation(source, settled["preparation"], raw)
     return add_scores(table, entry, base)

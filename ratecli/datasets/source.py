@@ -1,18 +1,25 @@
 """Descriptions of named data sets, and the input of their preparations.
 
-Nothing here imports NumPy or pandas, so that listings stay fast.
+Nothing here imports NumPy or pandas before a table is made, so that listings stay fast.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from inspect import cleandoc
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratecli.config.dataset import LoggedSpec
-from ratecli.datasets.lazy import NDArray, Table, columns, np, pd
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from ratecli.datasets.table import Table
 
 
 @dataclass(frozen=True)
@@ -102,26 +109,30 @@ class Source:
 class Raw:
     """The input of a preparation: verified files by name, options, and the digest of both.
 
-    `paths` also has the files that options name, under the option's name.
+    `paths` also has the files that options name, under the option's name. `logged` describes logged
+    decisions, if the preparation has any.
     """
 
     paths: Mapping[str, Path]
     options: Mapping[str, Any]
     digest: str
     files: tuple[tuple[str, str], ...]
+    logged: LoggedSpec | None = None
 
     def table(self, frame: pd.DataFrame, label: NDArray[np.float64], **others: Any) -> Table:
         """Return a table made from this input, by default without features.
 
         The words in `frame` become strings, missing ones None.
         """
-        from ratecli.datasets.table import Table  # noqa: PLC0415  imports NumPy and pandas
+        from ratecli.datasets.columns import with_text  # noqa: PLC0415  NumPy, pandas
+        from ratecli.datasets.table import Table  # noqa: PLC0415
 
-        frame = columns.with_text(frame)
-        contents: dict[str, Any] = {"frame": frame, "features": (), "label": label}
+        contents: dict[str, Any] = {"frame": with_text(frame), "features": (), "label": label}
         return Table(**contents | others, digest=self.digest, files=self.files)
 
+    def episodes(self, frame: pd.DataFrame, features: Sequence[str]) -> Table:
+        """Return a table of logged episodes, whose steps are the rows of `frame`."""
+        from ratecli.datasets.episodes import episode_table  # noqa: PLC0415  NumPy, pandas
 
-def notes_of(docstring: str | None) -> str:
-    """Return a docstring without its first paragraph: the notes of a data set."""
-    return cleandoc(docstring or "").partition("\n\n")[2] + "\n"
+        assert self.logged is not None
+        return episode_table(frame, features, self.logged, digest=self.digest, files=self.files)

@@ -105,7 +105,10 @@ def test_features_are_bins_and_pairs_of_bins(dealt: Table):
     [(adult, "income", 7815, 11722, 1921), (bank, "y", 7234, 10851, 2235)],
 )
 def test_deployed_models_of_real_data(module: ModuleType, label: str, d2: int, d3: int, width: int):
-    name, chosen = module.SOURCE.name, {*module.DEPLOYED_FEATURES, *module.CROSSED_FEATURES}
+    name, chosen = (
+        module.__name__.rpartition(".")[2],
+        {*module.DEPLOYED_FEATURES, *module.CROSSED_FEATURES},
+    )
     options = {"source": name, "preparation": "churn"}
     table, plain = (load_entry_table(o, Path(), offline=True) for o in (options, {"source": name}))
     assert table.digest == table_digest(options, Path()) != plain.digest

@@ -1,22 +1,20 @@
-"""The built-in data sets, one module each.
+"""The built-in data sets: `sources.toml` describes them, one module each prepares their tables.
 
-A module holds the `Source` (addresses, hashes) and its preparations; the docstring has the notes
-that `ratecli show` prints. NumPy and the like come from `ratecli.datasets.lazy`, or are imported in
-the functions that need them, so that `ratecli ls datasets` stays fast.
+A `preparation` names a function of these modules, which are imported when a table is read, so that
+`ratecli ls datasets` stays fast.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
+import tomllib
+from importlib.resources import files
+
+from pydantic import TypeAdapter
 
 from ratecli.datasets.source import Source
 
-_MODULES = "adult a9a compas bank communities law gpa wiki loans clicks campaign gridworld valley"
-
-SOURCES: dict[str, Source] = {
-    source.name: source
-    for module in _MODULES.split()
-    for source in vars(import_module(f"{__name__}.{module}")).values()
-    if isinstance(source, Source)
-}
+_READ = tomllib.loads(files(__name__).joinpath("sources.toml").read_text("utf-8"))
+SOURCES = TypeAdapter(dict[str, Source]).validate_python(
+    {name: {"name": name} | entry for name, entry in _READ.items()}
+)
 """The built-in sources by name, in the order of `ratecli ls datasets`."""

@@ -1,52 +1,14 @@
-"""Adult as LIBSVM's binary features.
-
-The rows of `adult` in the same order, with the same labels and the same official split. Each number
-is cut at quantiles: 123 binary features, a sparse matrix used without encoding or scaling. The test
-file stops at index 122, but its matrix also has 123 columns.
-
-Four columns are added to select rows by; they repeat information of the features.
-
-sex            Female, Male                                              features 72, 73
-race           White, Asian-Pac-Islander, Amer-Indian-Eskimo, Other, Black          67-71
-age_bucket     17-25, 26-32, 33-40, 41-49, 50-90                                      1-5
-education_top  yes, no: 13 or more on the scale of education_num                       39
-
-Feature 39 is the group that the published code of Goh et al. (2016) takes for men; their Figure 2
-matches this group rather than sex.
-"""
+"""Adult as LIBSVM's binary features."""
 
 from __future__ import annotations
 
-from ratecli.datasets.lazy import NDArray, Table, np, pd, sparse
-from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
 
-_LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
-
-SOURCE = Source(
-    name="a9a",
-    summary="Adult as LIBSVM's 123 binary features",
-    preparations={"plain": f"{__name__}:prepare"},
-    rows=48842,
-    label="+1, income over 50,000 dollars",
-    sensitive=("sex", "race", "age_bucket"),
-    licence="none stated by LIBSVM; derived from Adult, CC BY 4.0",
-    citation="Chang, C.-C. and Lin, C.-J. (2011). LIBSVM: a library for support vector machines.",
-    notes=notes_of(__doc__),
-    files=(
-        RemoteFile(
-            name="a9a",
-            url=f"{_LIBSVM}/a9a",
-            sha256="f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906",
-            size=2_329_875,
-        ),
-        RemoteFile(
-            name="a9a.t",
-            url=f"{_LIBSVM}/a9a.t",
-            sha256="1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
-            size=1_164_628,
-        ),
-    ),
-)
+from ratecli.datasets.source import Raw
+from ratecli.datasets.table import Table
 
 WIDTH = 123
 

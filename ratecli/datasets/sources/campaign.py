@@ -1,48 +1,13 @@
-"""A logged campaign: the clients of UCI's Bank Marketing, some of them called at random.
-
-All clients of bank-full.csv were called. Here, a call is an action that the log's policy took with
-a known chance between 0.1 and 0.6, larger for clients with more money or an earlier success. It is
-generated from `seed`. Nobody subscribes without a call.
-
-features  age, balance, day, previous, pdays, campaign (numbers);
-          marital, education, default, housing, loan, contact, month, poutcome (categories)
-action    called, yes or no; called_chance is its propensity
-outcomes  subscribed, 0 or 1; profit, 9 for a call that sells a deposit and -1 for another one, 0
-          without a call
-other     job and age_group (under 30, 30 to 59, 60 or more) for groups
-
-The outcomes of both decisions are known, so `value_true(profit)` is the mean profit of any
-classifier. There is no label and no official split.
-"""
+"""A logged campaign: the clients of UCI's Bank Marketing, some of them called at random."""
 
 from __future__ import annotations
 
-from ratecli.config.dataset import LoggedSpec
-from ratecli.datasets.lazy import NDArray, Table, np, pd
-from ratecli.datasets.source import SEED, Raw, Source, notes_of
-from ratecli.datasets.sources import bank
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-LOGGED = LoggedSpec(
-    action="called",
-    propensity="called_chance",
-    outcomes={"profit": (-1.0, 9.0), "subscribed": (0.0, 1.0)},
-    max_weight=10.0,
-)
-SOURCE = Source(
-    name="campaign",
-    summary="logged calls of a bank's campaign, and what they earned",
-    preparations={"plain": f"{__name__}:prepare"},
-    rows=45211,
-    label="",
-    sensitive=("job", "age_group", "marital"),
-    licence=bank.SOURCE.licence,
-    citation=bank.SOURCE.citation,
-    notes=notes_of(__doc__),
-    files=bank.SOURCE.files,
-    folder=bank.SOURCE.name,
-    options={"seed": SEED},
-    logged={"plain": LOGGED},
-)
+from ratecli.datasets.source import Raw
+from ratecli.datasets.table import Table
 
 SALE, CALL = 10.0, 1.0
 """What a deposit earns and what a call costs."""
@@ -75,4 +40,4 @@ def prepare(raw: Raw) -> Table:
         subscribed_if_no=0.0,
     )
     none = np.full(len(frame), np.nan)
-    return raw.table(frame, none, features=features, logged=LOGGED)
+    return raw.table(frame, none, features=features, logged=raw.logged)

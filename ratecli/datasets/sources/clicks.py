@@ -1,26 +1,4 @@
-r"""Generated stand-in for the churn data of Goh et al. (2016), section 4.2, which are not public.
-
-Generated from a seed, so nothing is downloaded; options rows (254609) and seed (0). No official
-split: `split: {test: 0.2, stratify: [set]}` divides each set in the same proportions. It stands for
-the churn data of Goh et al. (2016), section 4.2, which are not public, and has the same sizes and
-dimensions (the population: docstring of ratecli.datasets.sources.clicks.ClickPopulation). Other
-values of `rows` shrink all three sets in proportion.
-
-set             d1: 131,840 labelled rows sampled near the deployed model's decision boundary;
-                d2: 53,877 labelled rows sampled at random; d3: 68,892 rows sampled at random, with
-                the labels hidden
-deployed        the deployed model's decision, 0 or 1; deployed_score is its log-odds
-f01 ... f31     31 numbers, all informative about the label, some skewed, some with heavy tails
-clicked         the label, yes or no, empty where set = d3
-features        a ready-made matrix of 30,008 columns: indicators of 8 bins of each number and of
-                all pairs of bins of two numbers. A row is 1/496 in its 496 features, 0 elsewhere
-
-The population, the deployed model and the bins are the same for every `seed`; they depend on no
-labels except those of older rows, which are not in the table. 28% of d2 are positive; the best rule
-errs on about 13% of such rows. A score is the mean of 496 weights. With this scaling the paper's
-lambda of 1e-7 (`l2: 5e-8`) is the power of 10 that suits a plain SVM best, as in the paper. All
-rows together take 1.5 GB of memory, and twice as much while they are generated and split.
-"""
+"""Generated stand-in for the churn data of Goh et al. (2016), section 4.2, which are not public."""
 
 from __future__ import annotations
 
@@ -30,27 +8,18 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Any, TypeAlias
 
-from ratecli.datasets.lazy import NDArray, Table, deployed_model, np, pd, sparse, special
-from ratecli.datasets.source import SEED, Option, Raw, Source, notes_of
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse, special
+
+from ratecli.datasets import deployed_model
+from ratecli.datasets.source import Raw
+from ratecli.datasets.table import Table
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Bins: TypeAlias = "NDArray[np.int64]"
 
-SOURCE = Source(
-    name="clicks",
-    summary="generated: three data sets and a deployed model, 30,008 features, for churn",
-    preparations={"plain": f"{__name__}:prepare"},
-    version=2,
-    rows=254_609,
-    label="clicked = yes, hidden where set = d3",
-    sensitive=(),
-    licence="generated here; no rights reserved",
-    notes=notes_of(__doc__),
-    options={
-        "rows": Option(default=254_609, least=600, most=2_000_000),
-        "seed": SEED,
-    },
-)
 
 SET_SIZES = {"d1": 131_840, "d2": 53_877, "d3": 68_892}
 """Rows of the paper's data sets."""

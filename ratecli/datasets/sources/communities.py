@@ -1,43 +1,13 @@
-"""UCI's Communities and Crime, with the label and the group of Narasimhan et al. (2019).
-
-communities.data, 1,994 rows. Positive are the 583 with ViolentCrimesPerPop above its 70th
-percentile over all rows. No official split; `split: {validation: 2/9, test: 1/3}` is that of
-Narasimhan, Cotter and Gupta (2019): 886 training, 443 validation and 665 test rows.
-
-features     the 122 attributes (numbers, all between 0 and 1 in the file), and black_share
-black_share  high where racepctblack is above its median over all rows (970 rows), else low
-other        ViolentCrimesPerPop, the label; state, communityname; fold, the file's
-             own 10-fold split
-
-23 attributes have missing values ('?'), 22 of them, on the police, in 1,675 rows. A missing number
-is replaced by the mean of the training rows. The codes county and community are left out.
-"""
+"""UCI's Communities and Crime, with the label and the group of Narasimhan et al. (2019)."""
 
 from __future__ import annotations
 
-from ratecli.datasets.lazy import Table, columns, np, pd
-from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
+import numpy as np
+import pandas as pd
 
-SOURCE = Source(
-    name="communities",
-    summary="communities of the USA: is violent crime above the 70th percentile?",
-    preparations={"plain": f"{__name__}:prepare"},
-    rows=1994,
-    label="ViolentCrimesPerPop above its 70th percentile",
-    sensitive=("black_share",),
-    licence="CC BY 4.0",
-    citation="Redmond, M. (2009). Communities and Crime. UCI Machine Learning Repository.",
-    notes=notes_of(__doc__),
-    files=(
-        RemoteFile(
-            name="communities.data",
-            url="https://archive.ics.uci.edu/static/public/183/communities+and+crime.zip",
-            sha256="09e0b5c07eae24c1efab19b2edee05e160e7f5743b6f31e31eec3d73624da2ea",
-            size=1_102_815,
-            members=("communities.data",),
-        ),
-    ),
-)
+from ratecli.datasets import columns
+from ratecli.datasets.source import Raw
+from ratecli.datasets.table import Table
 
 KEY_COLUMNS = ("state", "county", "community", "communityname", "fold")
 """Columns that identify a community; county and community are codes, dropped as mostly missing."""

@@ -1,56 +1,21 @@
-"""Episodes in the gridworld of the Seldonian Toolkit, 3 x 3, logged by a uniform policy.
-
-Every episode starts in the upper left cell (0) and ends in the lower right one (8), or after 50
-steps. The actions up, right, down and left move to the next cell, or stay at the wall. Entering
-cell 8 has a reward of 1, entering cell 7, to its left, one of -1, any other 0. Rewards are
-discounted by 0.9 a step.
-
-features  cell_0 to cell_7, 1 in the cell and 0 elsewhere
-action    action, of four with a chance of 1/4 each
-outcome   reward
-
-`rows` is the number of episodes. The expected return of any policy is known:
-`return_true(reward)`.
-"""
+"""Episodes in the gridworld of the Seldonian Toolkit, 3 x 3, logged by a uniform policy."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ratecli.config.dataset import LoggedSpec
-from ratecli.datasets.lazy import NDArray, Table, np, pd
-from ratecli.datasets.source import SEED, Option, Raw, Source, notes_of
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ratecli.datasets.source import Raw
+from ratecli.datasets.table import Table
 
 if TYPE_CHECKING:
     from ratecli.models.policy import SoftmaxPolicy
 
 SIDE, HORIZON, DISCOUNT = 3, 50, 0.9
 GOAL, TRAP = 8, 7
-LOGGED = LoggedSpec(
-    action="action",
-    propensity="chance",
-    outcomes={"reward": (-1.0, 1.0)},
-    episode="episode",
-    step="step",
-    discount=DISCOUNT,
-    horizon=HORIZON,
-)
-SOURCE = Source(
-    name="gridworld",
-    summary="generated episodes of the Seldonian Toolkit's gridworld",
-    preparations={"plain": f"{__name__}:prepare"},
-    rows=1000,
-    label="",
-    sensitive=(),
-    licence="generated here; no rights reserved",
-    notes=notes_of(__doc__),
-    options={
-        "rows": Option(default=1000, least=2, most=1_000_000),
-        "seed": SEED,
-    },
-    logged={"plain": LOGGED},
-    true_returns=f"{__name__}:true_returns",
-)
 MOVES = {"down": (1, 0), "left": (0, -1), "right": (0, 1), "up": (-1, 0)}
 """Rows and columns of each action, in alphabetical order."""
 
@@ -89,8 +54,6 @@ def true_returns(policy: SoftmaxPolicy) -> dict[str, float]:
 
 
 def prepare(raw: Raw) -> Table:
-    from ratecli.datasets.episodes import episode_table
-
     count, rng = raw.options["rows"], np.random.default_rng(raw.options["seed"])
     after, names = next_states(), np.array(list(MOVES), dtype=object)
     episode, state, steps = np.arange(count), np.zeros(count, dtype=np.intp), []
@@ -111,12 +74,4 @@ def prepare(raw: Raw) -> Table:
         )
         going = entered != GOAL
         episode, state = episode[going], entered[going]
-    frame = pd.concat(steps)
-    table: Table = episode_table(
-        frame,
-        [f"cell_{k}" for k in range(GOAL)],
-        LOGGED,
-        digest=raw.digest,
-        files=raw.files,
-    )
-    return table
+    return raw.episodes(pd.concat(steps), [f"cell_{k}" for k in range(GOAL)])

@@ -1,30 +1,4 @@
-"""Generated loan applicants, with the least possible error of every required selection ratio.
-
-Generated from a seed, so nothing is downloaded; options rows (4000) and seed (0). No official
-split.
-
-features  income, debt, savings (informative about the label);
-          age, amount, purpose, region (uninformative, given sex); sex
-other     repaid, the label, yes or no
-sex       Female, Male
-
-Women are 45% of the applicants; 35% of them repay, and 65% of men. The best unconstrained rule
-accepts women 0.47 times as often as men, and for any required ratio the least possible error is
-known in closed form (formulas: docstring of ratecli.datasets.sources.loans.LoanOptimum). The best
-rule is linear in (features, sex). Plots of error against positive_rate[sex = Female] /
-positive_rate[sex = Male] show it.
-
-The other preparations add the column approved, which is not a feature: the lender's decision by the
-rule in use, 1 where the income is at least 48. It errs in 26% of all cases, the best rule in 17%.
-
-deployed    all applicants; `deployed: {column: approved}` makes the rule in use the deployed model
-unlabelled  the same before any loan is due: no labels, and no column repaid
-egregious   the applicants for whom the rule in use errs and the best rule does not, about one in
-            seven of `rows`
-
-The same rows and seed give the same applicants in every preparation. Data sets of one experiment
-that should be independent need different seeds.
-"""
+"""Generated loan applicants, with the least possible error of every required selection ratio."""
 
 from __future__ import annotations
 
@@ -32,34 +6,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ratecli.datasets.lazy import NDArray, Table, columns, np, pd, special
-from ratecli.datasets.source import SEED, Frontier, Option, Raw, Source, notes_of
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import special
 
-SOURCE = Source(
-    name="loans",
-    summary="generated loan applicants with a known optimal trade-off",
-    preparations={
-        "plain": f"{__name__}:prepare",
-        "deployed": f"{__name__}:prepare_deployed",
-        "unlabelled": f"{__name__}:prepare_unlabelled",
-        "egregious": f"{__name__}:prepare_egregious",
-    },
-    rows=4000,
-    label="repaid = yes",
-    sensitive=("sex", "age"),
-    licence="generated here; no rights reserved",
-    notes=notes_of(__doc__),
-    options={
-        "rows": Option(default=4000, least=20, most=5_000_000),
-        "seed": SEED,
-    },
-    frontier=Frontier(
-        function=f"{__name__}:frontier",
-        x="positive_rate[sex = Female] / positive_rate[sex = Male]",
-        y="error",
-        preparations=("plain", "deployed", "unlabelled"),
-    ),
-)
+from ratecli.datasets import columns
+from ratecli.datasets.source import Raw
+from ratecli.datasets.table import Table
 
 WOMEN_SHARE = 0.45
 REPAYMENT_RATES = {"Female": 0.35, "Male": 0.65}

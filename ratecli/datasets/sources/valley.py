@@ -1,30 +1,15 @@
-"""Episodes of a car in a valley that must swing up a hill, with known returns.
-
-Like the mountain car, but position (0 to 16) and velocity (-3 to 3) are whole numbers, so that the
-expected return of any policy is computed exactly: `return_true(reward)`, `return_true(cost)`.
-
-An episode starts at rest at a position from 5 to 9, all alike. In each step, the velocity changes
-by the push of the action (left -1, coast 0, right 1), by a pull of 1 towards the bottom at 7 for
-each full 3 of distance from it, and by gusts of -1 and 1 with a chance of 0.2 each. The position
-changes by the velocity; at the left wall the car stops. The episode ends at position 16 with a
-reward of 1, or after 30 steps with none. A push costs 1. Both are discounted by 0.95 a step.
-
-features  position, velocity
-action    push: coast, left or right; push_chance is its propensity. The log's policy takes any of
-          them with a chance of 0.3, pushes right with 0.35, and with 0.35 pushes to where it moves
-          (right at rest)
-outcomes  reward, cost
-
-`rows` is the number of episodes. The policy has a Fourier basis of order 2.
-"""
+"""Episodes of a car in a valley that must swing up a hill, with known returns."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ratecli.config.dataset import LoggedSpec
-from ratecli.datasets.lazy import NDArray, Table, np, pd
-from ratecli.datasets.source import SEED, Option, Raw, Source, notes_of
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ratecli.datasets.source import Raw
+from ratecli.datasets.table import Table
 
 if TYPE_CHECKING:
     from ratecli.models.policy import SoftmaxPolicy
@@ -36,32 +21,6 @@ PUSHES = {"coast": 0, "left": -1, "right": 1}
 """The change of velocity by each action, in alphabetical order."""
 GUSTS = {-1: 0.2, 0: 0.6, 1: 0.2}
 """The chance of each change of velocity by a gust."""
-LOGGED = LoggedSpec(
-    action="push",
-    propensity="push_chance",
-    outcomes={"reward": (0.0, 1.0), "cost": (0.0, 1.0)},
-    episode="episode",
-    step="step",
-    discount=DISCOUNT,
-    horizon=HORIZON,
-    fourier=2,
-)
-SOURCE = Source(
-    name="valley",
-    summary="generated episodes of a car in a valley, with known returns",
-    preparations={"plain": f"{__name__}:prepare"},
-    rows=1000,
-    label="",
-    sensitive=(),
-    licence="generated here; no rights reserved",
-    notes=notes_of(__doc__),
-    options={
-        "rows": Option(default=1000, least=2, most=200_000),
-        "seed": SEED,
-    },
-    logged={"plain": LOGGED},
-    true_returns=f"{__name__}:true_returns",
-)
 WIDTH = 2 * TOP_SPEED + 1
 """A state is numbered `position * WIDTH + velocity + TOP_SPEED`."""
 
@@ -113,8 +72,6 @@ def true_returns(policy: SoftmaxPolicy) -> dict[str, float]:
 
 
 def prepare(raw: Raw) -> Table:
-    from ratecli.datasets.episodes import episode_table
-
     count, rng = raw.options["rows"], np.random.default_rng(raw.options["seed"])
     after, chances, names = next_states(), logged_chances(), np.array(list(PUSHES), dtype=object)
     push, gusts = np.abs(list(PUSHES.values())), np.cumsum(list(GUSTS.values()))
@@ -139,11 +96,4 @@ def prepare(raw: Raw) -> Table:
         }
         steps.append(pd.DataFrame(columns))
         episode, state = episode[~ended], entered[~ended]
-    table: Table = episode_table(
-        pd.concat(steps),
-        ["position", "velocity"],
-        LOGGED,
-        digest=raw.digest,
-        files=raw.files,
-    )
-    return table
+    return raw.episodes(pd.concat(steps), ["position", "velocity"])

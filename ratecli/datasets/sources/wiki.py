@@ -1,44 +1,19 @@
-"""Comments of Wikipedia's talk pages, toxic or not, and two stand-ins for them.
-
-Wikipedia Talk Labels: Toxicity, as split by Dixon et al. (2018): 95,692 training, 32,128 validation
-and 31,866 test rows (official split). A comment is toxic if more than half of its annotators, about
-ten, said so; the others, about 90%, are positive.
-
-toxic          yes, no: the label
-mentions_gay   yes where the text contains 'gay', in any case and inside any word; else no
-features       TF-IDF of words hashed to 16,384 columns, a sparse matrix: counts of words in lower
-               case, weighted by their rarity in the training rows, each row scaled to length 1. Or,
-               with `vectors: glove.6B.100d.txt` (your own file with a word and its numbers on each
-               line; not downloaded), the mean of the vectors of a text's words, unscaled
-
-The texts, some of them offensive, are not in the table.
-other          rev_id, year, ns, sample
-
-The sha256 of the two files is unknown: the authors of ratecli have not seen them, and the counts
-above come from the literature. `ratecli fetch wiki` downloads them, refuses them (E403), and
-reports what to write to SHA256SUMS next to them if you trust the download; from then on they are
-verified like any other file.
-"""
+"""Comments of Wikipedia's talk pages, toxic or not, and two stand-ins for them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from ratecli.datasets.lazy import NDArray, Table, columns, np, pd, sparse
-from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
-from ratecli.errors import Diagnostic, FaultError
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
 
-_FIGSHARE = "https://ndownloader.figshare.com/files"
-_BIAS_ANALYSIS = (
-    "https://raw.githubusercontent.com/conversationai/unintended-ml-bias-analysis/main"
-    "/archive/unintended_ml_bias/eval_datasets"
-)
-_DIXON = (
-    "Dixon, L., Li, J., Sorensen, J., Thain, N. and Vasserman, L. (2018). Measuring and mitigating "
-    "unintended bias in text classification. AIES 2018, 67-73."
-)
+from ratecli.datasets import columns
+from ratecli.datasets.source import Raw
+from ratecli.datasets.table import Table
+from ratecli.errors import Diagnostic, FaultError
 
 IDENTITY_TERM = "gay"
 PART_NAMES = {"train": "train", "dev": "validation", "test": "test"}
@@ -165,64 +140,3 @@ def _no_vectors(path: Path, reason: str) -> FaultError:
     message = f"'{path.name}' is not a file of word vectors: {reason}"
     way = "each line must be a word and its numbers, separated by spaces, as in GloVe's files"
     return FaultError(Diagnostic("E404", message, way, loc=("vectors",)))
-
-
-CORPUS = Source(
-    name="wiki",
-    summary="comments on Wikipedia's talk pages: toxic or not?",
-    preparations={"plain": f"{__name__}:prepare"},
-    rows=159_686,
-    label="toxic = no",
-    sensitive=("mentions_gay",),
-    licence="CC0 for the labels; the comments, from Wikipedia, CC BY-SA 3.0",
-    citation="Thain, N., Dixon, L. and Wulczyn, E. (2017). Wikipedia Talk Labels: Toxicity. "
-    f"figshare, doi:10.6084/m9.figshare.4563973. {_DIXON}",
-    notes=notes_of(__doc__),
-    files=(
-        RemoteFile("toxicity_annotated_comments.tsv", f"{_FIGSHARE}/7394542", sha256="", size=0),
-        RemoteFile("toxicity_annotations.tsv", f"{_FIGSHARE}/7394539", sha256="", size=0),
-    ),
-    file_options=("vectors",),
-)
-
-STAND_IN = replace(
-    CORPUS,
-    name="wiki_standin",
-    summary="stand-in for wiki: 1,492 real comments that name an identity",
-    preparations={"plain": f"{__name__}:prepare_standin"},
-    rows=1492,
-    licence="CC BY 4.0; the comments, from Wikipedia, CC BY-SA 3.0",
-    citation=_DIXON,
-    notes=notes_of(prepare_standin.__doc__),
-    files=(
-        RemoteFile(
-            name="toxicity_nonfuzzed_testset.csv",
-            url=f"{_BIAS_ANALYSIS}/toxicity_nonfuzzed_testset.csv",
-            sha256="c11caefa0c487cb7a7fc0726cb53358d4e5463bd071d65979398af59fa80f881",
-            size=943_090,
-        ),
-    ),
-    stand_in="a stand-in for Wikipedia Talk Labels: Toxicity (1,492 comments of 159,686, chosen "
-    "for their identity terms); results are not comparable with those on the whole",
-    folder="wiki",
-)
-
-MADLIBS = replace(
-    STAND_IN,
-    name="madlibs",
-    summary="stand-in for wiki: 76,564 sentences filled into templates",
-    preparations={"plain": f"{__name__}:prepare_madlibs"},
-    rows=76_564,
-    licence="CC BY 4.0",
-    notes=notes_of(prepare_madlibs.__doc__),
-    files=(
-        RemoteFile(
-            name="bias_madlibs_77k.csv",
-            url=f"{_BIAS_ANALYSIS}/bias_madlibs_77k.csv",
-            sha256="aac542254cf158415ec74623d54fa76176f26a7e7d8ef20788e1748a05ba5b4c",
-            size=3_355_157,
-        ),
-    ),
-    stand_in="a stand-in for Wikipedia Talk Labels: Toxicity (sentences made from templates, no "
-    "comments); results are not comparable with those on the corpus",
-)
