@@ -28,9 +28,9 @@ from ratecli.rates.metrics import plugin_metric_names
 from ratecli.rates.table import DEPLOYED, RATES
 from ratecli.sampling.resampling import Holdout, SamplingSpec
 from ratecli.solvers.base import Solver
-from ratecli.solvers.baselines.tuning import TUNING_FOLDS
 from ratecli.solvers.margin import GUARD_VERSION, MarginSpec
 from ratecli.solvers.oracles.choice import model_versions
+from ratecli.solvers.oracles.unseen import TUNING_FOLDS
 from ratecli.solvers.registry import all_algorithms
 from ratecli.solvers.tuned import L2, TUNING_VERSION, Setting
 

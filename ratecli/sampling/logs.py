@@ -25,7 +25,7 @@ from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.sample import Floats, Logs, Mask, Sample
 from ratecli.rates.table import EPISODE_WEIGHT, RATES
 from ratecli.solvers.oracles.base import FitRows
-from ratecli.solvers.oracles.choice import fit_probability_classifier, fit_regressor, model_name
+from ratecli.solvers.oracles.choice import model_name
 
 FOLDS = 5
 """Training rows get the estimates of models that were fitted to other training rows."""
@@ -187,6 +187,8 @@ class _LoggedRows:
 
     def _chances(self, own: Mask, model: object) -> Floats:
         """Return the estimated chance of action 1."""
+        from ratecli.solvers.oracles.fits import fit_named  # noqa: PLC0415  scikit-learn is slow
+
         chances = np.full(len(self.sample), np.nan)
         for fit, use in self._folds(own):
             classes = self.action[fit].astype(np.intp)
@@ -195,12 +197,14 @@ class _LoggedRows:
                 raise FaultError(Diagnostic("E408", message, "propensities need rows of both"))
             ones = np.ones(len(fit))
             rows = FitRows(take_rows(self.X, fit), self.layout, classes, ones)
-            found = fit_probability_classifier(model, rows, FIT_L2, np.random.default_rng(0))
+            found = fit_named(model, rows, FIT_L2, np.random.default_rng(0))
             chances[use] = class_probabilities(found, take_rows(self.X, use))[:, 1]
         return chances
 
     def model(self, outcome: str) -> tuple[Floats, Floats]:
         """Return the expected outcome (n,) of a positive and of a negative decision, by a model."""
+        from ratecli.solvers.oracles.fits import fit_named  # noqa: PLC0415  scikit-learn is slow
+
         values = self.outcome(outcome)
         sides = np.full((2, len(self.sample)), np.nan)
         for name, columns in self.named.items():
@@ -216,7 +220,7 @@ class _LoggedRows:
                     rows = FitRows(
                         take_rows(self.X, kept), self.layout, values[kept], np.ones(len(kept))
                     )
-                    found = fit_regressor(value, rows, np.random.default_rng(0))
+                    found = fit_named(value, rows, FIT_L2, np.random.default_rng(0))
                     side[use] = class_probabilities(found, take_rows(self.X, use))[:, 0]
         return sides[0], sides[1]
 

@@ -29,7 +29,7 @@ from ratecli.solvers.judges import (
     NormalJudge,
     SafetyTestJudge,
 )
-from ratecli.solvers.oracles.unseen import folds_of
+from ratecli.solvers.oracles.unseen import UnseenScores
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.refusals import small_group, what_would_help, worst_piece
 from ratecli.solvers.seldonian.scores import mean_label
@@ -263,8 +263,7 @@ def _folds(problem: Problem) -> list[_Fold]:
     """Return the folds in which training is repeated; none if some rate has too few rows."""
     if problem.rates.sums.shape[1] < FOLDS:
         return []
-    fold = folds_of(problem, FOLDS)
-    parts = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(FOLDS)]
+    parts = UnseenScores.of({"folds": FOLDS}, problem).parts
     found = [_Fold(problem.on(fitted), problem.on(new), new) for fitted, new in parts]
     return found if all(each.fitted.rates.totals.all() for each in found) else []
 

@@ -18,10 +18,9 @@ from ratecli.rates.sample import Mask
 from ratecli.rates.table import Measurement
 from ratecli.rates.tangent import any_undefined, tangent, values
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.baselines.tuning import TUNING_FOLDS
 from ratecli.solvers.judges import MAX_IGNORED_SHORTFALL
 from ratecli.solvers.margin import MarginSpec, solve_with_margin
-from ratecli.solvers.oracles.unseen import folds_of
+from ratecli.solvers.oracles.unseen import TUNING_FOLDS, UnseenScores
 from ratecli.solvers.problem import Problem
 
 TUNING_VERSION = 2
@@ -101,15 +100,14 @@ def _parts(problem: Problem) -> Iterator[tuple[Problem, Problem, NDArray[np.intp
     if problem.validation is not None:
         yield problem, problem.validation, np.arange(problem.validation.rates.sums.shape[1])
         return
-    fold = folds_of(problem, TUNING_FOLDS)
-    for k in np.unique(fold):
-        fitted, unseen = (problem.on(np.flatnonzero(side)) for side in (fold != k, fold == k))
+    for rows, own in UnseenScores.of({"folds": TUNING_FOLDS}, problem).parts:
+        fitted, unseen = problem.on(rows), problem.on(own)
         lost = (fitted.rates.totals == 0) & (problem.rates.totals > 0)
         for leaf in np.array(problem.rates.leaves)[lost]:
             message = f"all rows that '{ex.to_text(leaf)}' counts are in one fold"
             hint = "tune by validation rows: split: {validation: 0.2} in the data set"
             raise FaultError(Diagnostic("E410", message, hint))
-        yield fitted, unseen, np.flatnonzero(fold == k)
+        yield fitted, unseen, own
 
 
 class _Judgement(NamedTuple):

@@ -27,8 +27,8 @@ from ratecli import (
     rate_scorer,
 )
 from ratecli.models.storage import dumps
+from ratecli.solvers.oracles.choice import named_estimators
 from ratecli.solvers.oracles.estimators import make_estimator
-from ratecli.solvers.oracles.instances import named_estimators
 
 RULE = PARITY.replace("kappa", "0.9")
 NUMBERS = ["income", "debt", "savings"]

@@ -25,9 +25,8 @@ from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
 from ratecli.solvers.fit_cache import shared_fits
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.solver import Mixture
-from ratecli.solvers.oracles.choice import LINEAR_ORACLE, is_ensemble
-from ratecli.solvers.oracles.factored import FactoredPlugInOracle
-from ratecli.solvers.oracles.instances import named_estimators
+from ratecli.solvers.oracles.choice import LINEAR_ORACLE, is_ensemble, named_estimators
+from ratecli.solvers.oracles.plugin import make_unseen_oracle
 from ratecli.solvers.oracles.unseen import folds_of, hold_out
 from ratecli.solvers.problem import ERROR_RATE
 
@@ -108,7 +107,7 @@ def test_labels_are_fitted_once_for_all_algorithms(n, tmp_path):
 @pytest.mark.parametrize("count", [2, 3])
 def test_folds_have_probabilities_of_models_fitted_to_the_others(count):
     given = problem(smooth_rows(1), RATIO)
-    whole = FactoredPlugInOracle(given, TREES, {"folds": count})
+    whole = make_unseen_oracle(TREES, {"folds": count}, given)[0]
     prices = np.array([1.0 if leaf == ERROR_RATE else -0.01 for leaf in given.rates.leaves])
     answer = whole.answer(prices, None)
     decided = whole.rows.decide(answer)
@@ -119,7 +118,7 @@ def test_folds_have_probabilities_of_models_fitted_to_the_others(count):
     costs = kinds.slopes.T @ prices
     for k in range(count):
         part = given.on(np.flatnonzero(fold != k))
-        oracle = FactoredPlugInOracle(part, TREES, "in_sample")
+        oracle = make_unseen_oracle(TREES, "in_sample", part)[0]
         known = RowKinds.by(part.rates).patterns.T.tolist()
         order = [known.index(pattern) for pattern in kinds.patterns.T.tolist()]
         model = oracle.answer(np.ones(len(prices)), None).chances

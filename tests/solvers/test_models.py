@@ -29,8 +29,9 @@ from ratecli.models.layout import ColumnLayout
 from ratecli.models.storage import dumps, loads
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers import fit_cache
-from ratecli.solvers.baselines.scores import fit_model, score_rows
+from ratecli.solvers.baselines.plain import fit_model
 from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained
+from ratecli.solvers.baselines.thresholded import score_rows
 from ratecli.solvers.fit_cache import FitCache, shared_fits
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.boosters import fit_booster

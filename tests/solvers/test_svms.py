@@ -13,8 +13,8 @@ from ratecli.errors import FaultError
 from ratecli.models.base import Array
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import linear as plain
-from ratecli.solvers.baselines.linear import group_contrasts
 from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained, Zafar
+from ratecli.solvers.baselines.zafar import ZAFAR_GAP, group_contrasts
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
 from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.liblinear import fit_liblinear
@@ -161,7 +161,7 @@ def test_storage_formats_give_the_same_weights(loss, signs):
     np.testing.assert_array_equal(long, thin)
 
 
-GAP = 2 * plain.ZAFAR_GAP
+GAP = 2 * ZAFAR_GAP
 """In units of the SVM, where the loss is twice that of rates."""
 MET = 2 * FEASIBILITY_TOLERANCE
 """By what a bound may be passed."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
-from ratecli.solvers.baselines.scores import ROUNDING
+from ratecli.solvers.baselines.thresholded import ROUNDING
 from ratecli.solvers.hull.forms import ConvexTerm, Fraction, LinearTerm
 
 if TYPE_CHECKING:

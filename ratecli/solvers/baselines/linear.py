@@ -1,25 +1,18 @@
-"""Linear classifiers and regressors: plain ones, and those of bounded covariance."""
+"""Plain linear classifiers and regressors: one fit for each loss."""
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
-from scipy import sparse
 
-from ratecli.errors import Diagnostic, FaultError
-from ratecli.models.base import Array
-from ratecli.models.linear import RAMP_CORNER, LinearRegressor, Logistic, Threshold
+from ratecli.models.linear import LinearRegressor, Logistic, Threshold
 from ratecli.models.recent import array_digest
-from ratecli.rates.analysis import Goal, affine_pieces
-from ratecli.rates.matrix import RateMatrix
-from ratecli.solvers.base import Progress, Solution, trace_row
+from ratecli.solvers.baselines.streamed import fit_plain_streamed
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
 from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.liblinear import ClassificationLoss, fit_liblinear
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, ConvexSolution, RampProblem, StoppingRule
-from ratecli.solvers.problem import Problem, combine_affine_forms, sum_by_goal
+from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.scores import fit_unconstrained, plain_objective, score_model_of
 
 SVM_GAP = 1e-5
@@ -44,9 +37,6 @@ def fit_plain_classifier(problem: Problem, loss: ClassificationLoss) -> tuple[Th
         E306 if no row has a label.
     """
     if problem.stream is not None:
-        # imported here because it imports numba, which takes a fifth of a second in every process
-        from ratecli.solvers.baselines.streamed import fit_plain_streamed
-
         return fit_plain_streamed(problem, loss)
     if loss == "logistic":
         return _fit_logistic(problem)
@@ -110,91 +100,3 @@ def _fit_logistic(problem: Problem) -> tuple[Logistic, str]:
         return Logistic(w[:-1], float(w[-1])), "" if converged else late
 
     return _logistic_cache.get(array_digest(seed, X, signs, weights), fit)
-
-
-ZAFAR_GAP = 5e-7
-"""Duality gap in rate units, in which w = 0 has a hinge loss of 1/2."""
-MAX_MULTIPLIER = 1e4
-CONTRAST_LENGTH = 100.0
-"""Length to which the rows of means are scaled. One such row carries the weight of a constraint,
-while other rows have weight 1 / n. Made longer and correspondingly lighter, it is like other rows
-to the SVM, which is then solved 20 times as fast (measured on a9a).
-"""
-
-
-def solve_bounded_covariance(problem: Problem, covariance: float, progress: Progress) -> Solution:
-    """Return the SVM of bounded covariance, to a certified gap."""
-    begun = time.perf_counter()
-    names, means = group_contrasts(problem)
-    stopping = StoppingRule(gap=0.0, ceiling=MAX_MULTIPLIER, hopeless=np.inf, absolute=ZAFAR_GAP)
-    convex = bounded_covariance_problem(problem, means, covariance)
-    # w = 0 satisfies every bound
-    svm = AugmentedLagrangian(stopping).solve(convex, np.zeros(convex.ramp.rows.width))
-    progress("hinge loss fitted")
-    w = 2 * svm.w  # from scores with margin 1/2 to scores with margin 1
-    classifier = Threshold(w[:-1], float(w[-1]))
-    row = trace_row(1, 2 * svm.value, problem.violation(classifier), begun)
-    largest = float((means @ w).max()) if names else 0.0
-    row |= {"covariance": largest, "gap": 2 * svm.gap, "work": svm.work}
-    late = (
-        f"stopped after {svm.work} Newton steps with a gap of {2 * svm.gap:.2g}, "
-        f"above {2 * ZAFAR_GAP:.2g}"
-    )
-    ending = ("solved", "") if svm.converged else ("iteration_limit", late)
-    multipliers = sum_by_goal(names, svm.multipliers)
-    return Solution({"deterministic": classifier}, *ending, multipliers, (row,))
-
-
-def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
-    """Return the constraint name of each piece, and its difference of means (m, d + 1), bias last.
-
-    A row is weighted by its coefficient in the constraint; the bias cancels.
-
-    Raises
-    ------
-    FaultError
-        E308 for a constraint that raises, or lowers, no decision. Most of them are rejected before
-        a run (`Zafar.obstacle`), except those that depend on another trial.
-    """
-    refused = [one_sided_diagnostic(goal, problem.rates) for goal in problem.constraints]
-    if any(refused):
-        raise FaultError([each for each in refused if each])
-    coefficients, _ = problem.rows(*problem.constraints)
-    down, up = np.maximum(coefficients, 0), np.maximum(-coefficients, 0)
-    weights = down / down.sum(axis=1, keepdims=True) - up / up.sum(axis=1, keepdims=True)
-    means = np.asarray(weights @ problem.X)
-    owners = [goal.name for goal in problem.constraints for _ in affine_pieces(goal)]
-    return owners, np.hstack([means, np.zeros((len(means), 1))])
-
-
-def one_sided_diagnostic(goal: Goal, rates: RateMatrix) -> Diagnostic | None:
-    """Return an E308 diagnostic if a piece of the constraint raises, or lowers, no decision."""
-    rows, _ = combine_affine_forms(rates, affine_pieces(goal))
-    if (rows.max(axis=1) > 0).all() and (rows.min(axis=1) < 0).all():
-        return None
-    message = (
-        f"zafar needs a constraint that raises the decisions of some rows and lowers those of "
-        f"others: '{goal.name}' does only one of these"
-    )
-    return Diagnostic("E308", message, "write a rule that compares the rates of two groups")
-
-
-def bounded_covariance_problem(problem: Problem, means: Array, covariance: float) -> ConvexProblem:
-    """Return the SVM with <w, x> at most `covariance` for the rows x of `means`, using hinges.
-
-    The problem is in rate units, in which w is half as large and the bound is c / 2. Each x becomes
-    an additional row, with scores z = s <w, x>. As c / 2 is above -1 / (2 s), <w, x> is at most c /
-    2 if and only if (max(0, 1/2 + z) - 1/2) / s is.
-    """
-    X = add_ones_column(problem.X)
-    m, n = len(means), X.shape[0]
-    error, constant = problem.error()
-    coefficients = np.block(
-        [[error, np.zeros((1, m))], [np.zeros((m, n)), np.eye(m) / CONTRAST_LENGTH]]
-    )
-    constants = np.append(constant, np.full(m, -RAMP_CORNER / CONTRAST_LENGTH - covariance / 2))
-    parts = [X, CONTRAST_LENGTH * means]
-    dense = isinstance(X, np.ndarray)
-    rows = np.vstack(parts) if dense else sparse.csr_array(sparse.vstack(parts))
-    ramp = RampProblem.of(DesignMatrix(rows, "none"), coefficients, constants, 2 * problem.l2)
-    return ConvexProblem.tight_at(ramp, np.zeros(n + m))

@@ -21,8 +21,8 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.baselines.cut_search import best_deterministic_cuts
 from ratecli.solvers.baselines.pools import pool_groups
-from ratecli.solvers.baselines.scores import score_rows
 from ratecli.solvers.baselines.solvers import PostShift
+from ratecli.solvers.baselines.thresholded import score_rows
 from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.hull.best import HullOptimum
 from ratecli.solvers.hull.deterministic import no_single_ending
@@ -238,7 +238,12 @@ class GroupHull:
         return found
 
 
-def solve_post_shift(options: PostShift, problem: Problem, progress: Progress) -> Solution:
+def solve_post_shift(
+    options: PostShift,
+    problem: Problem,
+    rng: np.random.Generator,  # noqa: ARG001
+    progress: Progress,
+) -> Solution:
     """Return the best single choice of thresholds, or the best random one.
 
     The latter is the best point of a hull with a block for each group.

@@ -29,7 +29,8 @@ from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.hull.deterministic import best_of_members
 from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.oracles.base import FitRows
-from ratecli.solvers.oracles.choice import fit_classifier, is_linear
+from ratecli.solvers.oracles.choice import is_linear
+from ratecli.solvers.oracles.fits import as_classifier, fit_named
 from ratecli.solvers.problem import Problem, mix_of
 
 
@@ -114,7 +115,7 @@ class Learner:
             used = np.flatnonzero(weights)
             rows = FitRows(X[used], self.layout, labels[used], weights[used])
             random = np.random.default_rng(self.seed)
-            self.classifier = fit_classifier(self.model, rows, self.l2, random)
+            self.classifier = as_classifier(fit_named(self.model, rows, self.l2, random))
         self.decisions = self.classifier.decide(X)
         return self
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, MinLen
 from pydantic import BeforeValidator
@@ -49,11 +49,13 @@ if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np
 
     from ratecli.rates.matrix import RateMatrix
-    from ratecli.solvers.baselines.scores import ModelOptions
     from ratecli.solvers.problem import Problem
 
 
 DEFAULT_FOLDS, DEFAULT_HELD_OUT = 5, 0.5
+TUNING = "ratecli.solvers.baselines.plain:choose_model"
+ONE_SIDED = "ratecli.solvers.baselines.zafar:one_sided_diagnostic"
+"""Functions of modules that take long to import."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,28 +112,16 @@ class ModelSolver(Solver):
     def tunes(cls, options: Collection[str], parameters: Collection[str]) -> bool:
         return bool(parameters) and not options
 
-    def _tuned(self, problem: Problem) -> tuple[ModelSolver, tuple[Mapping[str, Any], ...]]:
-        """Return the algorithm with the best setting, and a row of the trace for each setting."""
-        if not self.tune:
-            return self, ()
-        from ratecli.solvers.baselines.tuning import choose_model
-
-        model, rows = choose_model(cast("ModelOptions", self), problem)
-        return replace(self, model=model, tune=None), rows
-
     def settled(self, problem: Problem) -> Solver:
-        return self._tuned(problem)[0]
+        found: Solver = resolve_name(TUNING)(self, problem)[0]
+        return found
 
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
-        tuned, rows = self._tuned(problem)
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        tuned, rows = resolve_name(TUNING)(self, problem)
         if rows:
             progress(f"{len(rows)} settings tried")
-        found = tuned.solve_tuned(problem, progress)
+        found = super(ModelSolver, tuned).solve(problem, rng, progress)
         return replace(found, trace=(*rows, *found.trace))
-
-    @abstractmethod
-    def solve_tuned(self, problem: Problem, progress: Progress) -> Solution:
-        """Return a solution of the problem by the model as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +174,7 @@ class Unconstrained(ModelSolver):
     loss: Literal["hinge", "logistic", "squared"] = "hinge"
 
     version: ClassVar[int] = 5
+    runs: ClassVar[str] = "ratecli.solvers.baselines.plain:solve_plain"
     role: ClassVar[Role] = "ignores"
     numbers: ClassVar[Mapping[str, Any] | None] = {"loss": "squared"}
     episodes: ClassVar[Mapping[str, Any] | None] = {}
@@ -203,26 +194,6 @@ class Unconstrained(ModelSolver):
     def needs_probabilities(self) -> bool:
         return bool(self.score_column) and "threshold" not in named_options(self.model)[1]
 
-    def solve_tuned(self, problem: Problem, progress: Progress) -> Solution:
-        from ratecli.solvers.baselines.linear import fit_plain_estimate
-        from ratecli.solvers.baselines.scores import fit_model
-
-        if problem.episodes is not None:
-            from ratecli.solvers.seldonian.policy import fit_policy
-
-            return Solution({"stochastic": fit_policy(problem)})
-        if is_regressor(self.model):
-            from ratecli.solvers.regression.reduction import fit_plain_regressor
-
-            return Solution({"estimate": fit_plain_regressor(self.model, problem)})
-        if self.loss == "squared":
-            return Solution({"estimate": fit_plain_estimate(problem)})
-        classifier, reason = fit_model(self, problem)
-        progress(f"{model_name(self.model)} model ready")
-        return Solution(
-            {"deterministic": classifier}, "iteration_limit" if reason else "solved", reason
-        )
-
 
 @dataclass(frozen=True)
 class Audit(Solver):
@@ -232,16 +203,13 @@ class Audit(Solver):
     valid only if they do not include the rows of the safety test.
     """
 
+    runs: ClassVar[str] = "ratecli.solvers.baselines.plain:return_deployed"
     role: ClassVar[Role] = "ignores"
     needs_deployed: ClassVar[bool] = True
     absent: ClassVar[Mapping[str, str]] = {
         "model": "it audits the model under `deployed`; to audit a score, write "
         "unconstrained: {model: {score: NAME}}"
     }
-
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
-        assert problem.deployed is not None  # files without one are rejected before a run
-        return Solution({"deployed": problem.deployed})
 
 
 @dataclass(frozen=True)
@@ -273,6 +241,7 @@ class Thresholded(ThresholdSolver):
     loss: Literal["hinge", "logistic"] = "hinge"
 
     version: ClassVar[int] = 4
+    runs: ClassVar[str] = "ratecli.solvers.baselines.thresholded:solve_thresholded"
     role: ClassVar[Role] = "reads"
     objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
@@ -281,11 +250,6 @@ class Thresholded(ThresholdSolver):
         super().__post_init__()
         if self.free and self.meets is not None:
             raise ValueError("meets: it has no effect with free: true")
-
-    def solve_tuned(self, problem: Problem, progress: Progress) -> Solution:
-        from ratecli.solvers.baselines.scores import solve_thresholded
-
-        return solve_thresholded(self, problem, progress)
 
 
 @dataclass(frozen=True)
@@ -337,6 +301,7 @@ class PostShift(ThresholdSolver, RandomizableSolver):
     small_groups: Literal["pool", "refuse"] = "pool"
 
     version: ClassVar[int] = 9
+    runs: ClassVar[str] = "ratecli.solvers.baselines.post_shift:solve_post_shift"
     objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
@@ -356,11 +321,6 @@ class PostShift(ThresholdSolver, RandomizableSolver):
         if not self.min_support:
             found["small_groups"] = "min_support is 0, so that no group is small"
         return found
-
-    def solve_tuned(self, problem: Problem, progress: Progress) -> Solution:
-        from ratecli.solvers.baselines.post_shift import solve_post_shift
-
-        return solve_post_shift(self, problem, progress)
 
 
 @dataclass(frozen=True)
@@ -384,24 +344,19 @@ class Zafar(Solver):
     covariance: Annotated[float, Ge(0)] = 0.0
 
     version: ClassVar[int] = 3
+    runs: ClassVar[str] = "ratecli.solvers.baselines.zafar:solve_zafar"
     role: ClassVar[Role] = "reads"
     objectives: ClassVar[frozenset[str]] = frozenset(Shape)
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 
     def obstacle(self, goal: Goal, rates: RateMatrix) -> Diagnostic | None:
-        from ratecli.solvers.baselines.linear import one_sided_diagnostic
-
         if (count := count_affine_pieces(goal)) > MAX_PIECES:
             message = (
                 f"zafar compares groups in pairs: '{goal.name}' has {count}, over {MAX_PIECES}"
             )
             return Diagnostic("E308", message, "use fewer groups, or another algorithm")
-        return one_sided_diagnostic(goal, rates)
-
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
-        from ratecli.solvers.baselines.linear import solve_bounded_covariance
-
-        return solve_bounded_covariance(problem, self.covariance, progress)
+        found: Diagnostic | None = resolve_name(ONE_SIDED)(goal, rates)
+        return found
 
 
 @dataclass(frozen=True)
@@ -438,11 +393,7 @@ class ExponentiatedGradient(RandomizableSolver):
     gap: Annotated[float, Gt(0)] | None = None
 
     version: ClassVar[int] = 4
+    runs: ClassVar[str] = "ratecli.solvers.baselines.reduction:solve_reduction"
     offers: ClassVar[Collection[Variant]] = ("deterministic", "stochastic", "voted", "hashed")
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
-
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.baselines.reduction import solve_reduction
-
-        return solve_reduction(self, problem, rng, progress)

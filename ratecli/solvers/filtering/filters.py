@@ -24,8 +24,9 @@ from ratecli.solvers.filtering.target import (
     optimal_sampling_weights,
 )
 from ratecli.solvers.oracles.base import FitRows, Oracle, OracleRows
-from ratecli.solvers.oracles.choice import fit_probability_classifier, make_oracle
-from ratecli.solvers.oracles.estimators import PlugInOracle
+from ratecli.solvers.oracles.build import make_oracle
+from ratecli.solvers.oracles.fits import fit_named
+from ratecli.solvers.oracles.plugin import PlugInOracle
 from ratecli.solvers.problem import Problem
 
 DISCLOSURE_TOLERANCE = 1e-6
@@ -62,7 +63,7 @@ def solve_guessed_group(
     columns = target.column_layout or ColumnLayout.numbers(target.X.shape[1])
     weights = weight[used] / weight[used].mean()
     rows = FitRows(target.X[used], columns, target.combinations[used], weights)
-    model = fit_probability_classifier(options.model, rows, problem.l2, rng)
+    model = fit_named(options.model, rows, problem.l2, rng)
     progress(f"a classifier of {model.classes} groups is fitted")
     likeliest = class_probabilities(model, target.X).argmax(axis=1)
     groups = np.unique(likeliest[weight > 0]).astype(np.intp)  # ignore rows that are left out

@@ -22,7 +22,8 @@ from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateP
 from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.hull.local import best_in_hull
 from ratecli.solvers.oracles.base import Oracle, OracleRows
-from ratecli.solvers.oracles.choice import LINEAR_ORACLE, is_ensemble, make_oracle, make_oracle_rows
+from ratecli.solvers.oracles.build import make_oracle, make_oracle_rows
+from ratecli.solvers.oracles.choice import LINEAR_ORACLE, is_ensemble
 from ratecli.solvers.problem import ERROR_RATE, Problem, sum_by_goal
 
 if TYPE_CHECKING:
@@ -298,10 +299,10 @@ def _rows_and_oracle(
     """Return the oracle, the rows by which the mixture is chosen, and the problem on them."""
     if solver.scores is not None and is_ensemble(solver.model):
         # imports scikit-learn, which is slow
-        from ratecli.solvers.oracles.factored import FactoredPlugInOracle
+        from ratecli.solvers.oracles.plugin import make_unseen_oracle
 
-        plugin = FactoredPlugInOracle(problem, solver.model, solver.scores)
-        return plugin.rows, plugin, plugin.judged
+        plugin, judged = make_unseen_oracle(solver.model, solver.scores, problem)
+        return plugin.rows, plugin, judged
     rows = make_oracle_rows(solver.model, problem, RowKinds.by(problem.rates))
     return rows, make_oracle(solver.model, rows, problem.l2, rng, sweeps=solver.sweeps), problem
 

@@ -1,27 +1,31 @@
-"""The options `model` and `oracle` of solvers: a name, or a name with parameters.
+"""The options `model`, `oracle`, `scores` and `tune` of solvers: their checks and what they name.
 
 A model is `linear`, `logistic` or a classifier: one of scikit-learn, `lightgbm`, `xgboost`,
 `catboost`, one of an entry point, or `package.module:Class`; or it is an existing score. An oracle
-is `linear`, `regression`, `plugin` or such a classifier. The functions check an option, fit the
-model and make the oracle.
+is `linear`, `regression`, `plugin` or such a classifier. Parameters follow the name.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 from itertools import product
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator
 
-from ratecli.errors import Diagnostic, InvalidValueError
+from ratecli import plugins
+from ratecli.errors import Diagnostic, FaultError, InvalidValueError, did_you_mean
 from ratecli.solvers.oracles.model_names import (
     BOOSTING_LIBRARIES,
+    CLASSIFIER_MODULES,
     DEFAULT_THRESHOLD,
     EARLY_STOPPING,
     LOGISTIC,
@@ -29,27 +33,13 @@ from ratecli.solvers.oracles.model_names import (
     PROBABILITIES_OPTION,
     REGRESSOR_MODULES,
     SCORE_MODEL,
-    NamedOptions,
     class_path,
+    find_instance,
+    name_instance,
 )
-
-if TYPE_CHECKING:  # numpy is slow to import
-    import numpy as np
-
-    from ratecli.models.base import Classifier
-    from ratecli.models.probabilities import ProbabilityModel
-    from ratecli.rates.matrix import RowKinds
-    from ratecli.solvers.oracles.base import FitRows, Oracle, OracleRows
-    from ratecli.solvers.problem import Problem
 
 LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE = "linear", "regression", "plugin"
 GROUPS_OPTION = "groups"
-ORACLE_OPTIONS: Mapping[str, tuple[str, ...]] = {
-    LINEAR_ORACLE: (),
-    REGRESSION_ORACLE: (),
-    PLUGIN_ORACLE: (PROBABILITIES_OPTION, GROUPS_OPTION),
-}
-"""Options of the oracles that are not classifiers of scikit-learn."""
 LINEAR_MODEL = "linear"
 LINEAR_MODELS = (LINEAR_MODEL, LOGISTIC_MODEL)
 """Models that ratecli fits itself."""
@@ -64,128 +54,253 @@ DEFAULT_FOLDS = 3
 """Number of folds of algorithms that fit a model repeatedly."""
 MAX_FOLDS, MAX_HELD_OUT = 100, 0.9
 """Limits of `scores`: a model is fitted for each fold, and to the rows that are not held out."""
+CLASS_PATH = re.compile(r"\w+(\.\w+)*:\w+")
+MAX_LOGISTIC_ITERATIONS = 1000
+"""Iteration limit of the default logistic regression."""
+NO_LABELS = "the model is not fitted to the labels"
+ModelKind = Literal["classifier", "regressor"]
 
 
-def check_oracle(value: Any) -> Any:
-    """Return the value; raise E101, E103 or E104 if it does not name an oracle."""
-    choice = NamedOptions.parse(value)
-    if choice.name not in ORACLE_OPTIONS:
-        choice.check_fitted()
-        choice.check_learner(ORACLE_OPTIONS)
-        choice.check_fixed_length()
-        return value
-    choice.check_names(ORACLE_OPTIONS[choice.name])
-    if choice.name == PLUGIN_ORACLE:
-        if not isinstance(choice.options.get(GROUPS_OPTION, False), bool):
-            loc = (*choice.loc, GROUPS_OPTION)
-            message = f"'{GROUPS_OPTION}' must be true or false"
-            raise InvalidValueError(Diagnostic("E103", message, loc=loc))
-        choice.probabilities().check_learner(probabilities=True)
-        choice.probabilities().check_fixed_length()
-    return value
+@dataclass(frozen=True)
+class NamedOptions:
+    """The name of a model or oracle with options, and their location within the value of a file."""
 
+    name: str
+    options: Mapping[str, Any]
+    loc: tuple[str, ...] = ()
 
-OracleOption = Annotated[str | dict[str, Any], BeforeValidator(check_oracle)]
-"""Type of a solver option: the name of an oracle, or `{name: {option: value}}`."""
+    @classmethod
+    def parse(cls, value: Any, loc: tuple[str, ...] = (), what: str = "an oracle") -> NamedOptions:
+        """Return what a value names; raise E103 if it is no name, with or without options."""
+        if isinstance(value, str):
+            return cls(value, {}, loc)
+        if isinstance(value, dict) and len(value) == 1:
+            ((name, options),) = value.items()
+            if name == SCORE_MODEL and isinstance(options, str):
+                options = {"name": options}
+            if options is None or isinstance(options, dict):
+                return cls(name, options or {}, (*loc, name))
+            if name == SCORE_MODEL:
+                cls(name, {}, (*loc, name)).check_score()
+        hint = "write a name, or {name: {option: value}}"
+        message = f"not {what}: expected one name, or one name with options"
+        raise InvalidValueError(Diagnostic("E103", message, hint, loc=loc))
 
+    def probabilities(self) -> NamedOptions:
+        """Return the classifier that a plug-in oracle fits."""
+        loc = (*self.loc, PROBABILITIES_OPTION)
+        return NamedOptions.parse(self.options.get(PROBABILITIES_OPTION, LOGISTIC), loc)
 
-def check_probability_classifier(value: Any) -> Any:
-    """Return the value, which must name a classifier with probabilities.
+    @property
+    def fitted(self) -> NamedOptions:
+        """The model that is fitted: a plug-in oracle's classifier, else this one."""
+        return self.probabilities() if self.name == PLUGIN_ORACLE else self
 
-    `logistic` names that of scikit-learn. Raises InvalidValueError with E101, E103, E104 or E202 if
-    the value names no such classifier.
-    """
-    value = LOGISTIC if value == LOGISTIC_MODEL else value
-    choice = NamedOptions.parse(value)
-    choice.check_learner(probabilities=True)
-    choice.check_fixed_length()
-    return value
+    def parameters(self, l2: float, rows: float) -> dict[str, Any]:
+        """Return the parameters of a classifier with probabilities.
 
+        By default, a logistic regression adds the penalty `l2 / 2 |w|^2` to its mean loss.
+        """
+        defaults = {"C": 1 / (rows * l2), "max_iter": MAX_LOGISTIC_ITERATIONS}
+        is_logistic = self.name in {LOGISTIC, LOGISTIC_MODEL}
+        return (defaults if is_logistic else {}) | dict(self.options)
 
-ChancesOption = Annotated[str | dict[str, Any], BeforeValidator(check_probability_classifier)]
-"""Type of a solver option: a classifier with probabilities, or `{name: {parameter: value}}`."""
+    def check_names(self, known: Sequence[str]) -> None:
+        """Raise E101 if there is an option of another name."""
+        for key in self.options:
+            if key not in known:
+                hint = did_you_mean(key, known, f"options of {self.name}")
+                raise self._unknown_option(key, hint)
 
+    def check_score(self) -> None:
+        """Raise E101 or E103 unless this is the name of a score, with or without a threshold."""
+        self.check_names(("name", "threshold"))
+        threshold = self.options.get("threshold", DEFAULT_THRESHOLD)
+        number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+        if not (isinstance(self.options.get("name"), str) and number and isfinite(threshold)):
+            message = (
+                "a score needs the name of a column and, optionally, a finite number as threshold"
+            )
+            hint = "write {score: NAME} or {score: {name: NAME, threshold: 0.5}}"
+            raise InvalidValueError(Diagnostic("E103", message, hint, loc=self.loc))
 
-def fit_probability_classifier(
-    value: Any,
-    rows: FitRows,
-    l2: float,
-    rng: np.random.Generator,
-    stopping: FitRows | None = None,
-) -> ProbabilityModel:
-    """Fit the classifier that a checked option names to rows of several classes.
+    def check_fixed_length(self, why: str) -> None:
+        """Raise E104 for a parameter that stops a fit early."""
+        for key in EARLY_STOPPING:
+            if self.options.get(key):
+                message, loc = f"'{key}' is not possible here: {why}", (*self.loc, key)
+                raise InvalidValueError(Diagnostic("E104", message, loc=loc, key=True))
 
-    `l2` is the regularization of a logistic regression without a `C` of its own, `stopping` are
-    rows for early stopping. Raises FaultError, E501, if the classifier cannot be fitted.
-    """
-    from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator
+    def check_learner(
+        self,
+        others: Sequence[str] = (),
+        *,
+        kind: ModelKind = "classifier",
+        probabilities: bool = False,
+    ) -> None:
+        """Raise an error unless this is a class of the kind that accepts sample weights.
 
-    choice = NamedOptions.parse(value)
-    model = make_estimator(choice.name, choice.parameters(l2, rows.X.shape[0]), rng)
-    return fit_estimator(model, rows, stopping)
+        With `probabilities`, it must have `predict_proba`. `others` are names that are valid, too.
 
+        Raises
+        ------
+        InvalidValueError
+            E101 for an unknown parameter, E104 for its value, for an unknown class and for one of
+            another kind or whose package is not trusted, E202 if its package is missing.
+        """
+        name, instance = self.name, find_instance(self.name)
+        if instance is not None:
+            self._check_instance(instance, kind)
+            if probabilities and not hasattr(instance, "predict_proba"):
+                raise self._error(f"{name} does not return probabilities", f"{LOGISTIC} does")
+            return
+        modules = REGRESSOR_MODULES if kind == "regressor" else CLASSIFIER_MODULES
+        self._check_class_path(others, kind)
+        if name in modules and not self.options and (name == LOGISTIC or not probabilities):
+            return
+        # importing scikit-learn is slow
+        from ratecli.solvers.oracles import estimators
+        from ratecli.solvers.oracles.boosters import FILE_PARAMETERS
 
-def model_versions(solver: object) -> dict[str, str]:
-    """Return the versions of the packages, other than scikit-learn, whose models a solver fits."""
-    found = {}
-    for value in (getattr(solver, option, None) for option in ("model", "oracle")):
         try:
-            choice = NamedOptions.parse(value)
-        except InvalidValueError:  # not set, or an option of a plugin
-            continue
-        if choice.name == PLUGIN_ORACLE:
-            choice = choice.probabilities()
-        package = (class_path(choice.name) or "").partition(":")[0].partition(".")[0]
-        if version := package not in {"", "sklearn"} and _installed_version(package):
-            found[package] = version
-    return found
+            model = estimators.model_class(name, kind)
+            names = estimators.parameter_names(model)
+        except Exception as error:  # noqa: BLE001  a module may raise anything when imported
+            hint = "name a class whose fit takes sample weights, like those of scikit-learn"
+            hint += f": {', '.join(REGRESSOR_MODULES)}" if kind == "regressor" else ""
+            raise self._error(f"'{name}' cannot be used: {error}", hint) from None
+        for key in FILE_PARAMETERS.intersection(self.options):
+            raise self._unknown_option(key, "it would let a fit read or write files")
+        self.check_names(names)
+        if refusal := estimators.parameter_error(model, self.options):
+            # some are valid only together: name one if it is invalid alone
+            for key, value in self.options.items():
+                if alone := estimators.parameter_error(model, {key: value}):
+                    raise InvalidValueError(Diagnostic("E104", alone, loc=(*self.loc, key)))
+            raise InvalidValueError(Diagnostic("E104", refusal, loc=self.loc))
+        if probabilities and not hasattr(model(**self.options), "predict_proba"):
+            message = f"{name} does not return probabilities"
+            raise self._error(message, f"{LOGISTIC} does, for example")
+
+    def _check_class_path(self, others: Sequence[str], kind: ModelKind) -> None:
+        """Raise E104 or E202 unless the name is that of a class of a trusted package."""
+        name, path, regressor = self.name, class_path(self.name), kind == "regressor"
+        if regressor and name in BOOSTING_LIBRARIES:
+            own = [each for each, module in REGRESSOR_MODULES.items() if module.startswith(name)]
+            hint = f"write {own[0]}" if own else f"regressors: {', '.join(REGRESSOR_MODULES)}"
+            raise self._error(f"'{name}' is a classifier, not a regressor", hint)
+        if path is None:
+            known = [*BOOSTING_LIBRARIES, *plugins.installed_models(), *CLASSIFIER_MODULES]
+            known = [*others, *(REGRESSOR_MODULES if regressor else known)]
+            hint = did_you_mean(name, known, f"{kind}s")
+            raise self._error(f"there is no {kind} '{name}' that accepts sample weights", hint)
+        if not CLASS_PATH.fullmatch(path):
+            raise self._error(f"'{name}' is not the path of a class", "write package.module:Class")
+        package = path.partition(":")[0].partition(".")[0]
+        if not plugins.is_trusted_package(package):
+            message = f"'{package}' is not a package whose classes a file may name"
+            raise self._error(message, f"if you trust it: ratecli --trust {package} COMMAND FILE")
+        if find_spec(package) is None:
+            what = f"'ratecli[{package}]'" if package in BOOSTING_LIBRARIES else package
+            message = f"'{name}' needs {package}, which is not installed"
+            fault = Diagnostic("E202", message, f"pip install {what}", loc=self.loc)
+            raise InvalidValueError(fault)
+
+    def _check_instance(self, instance: Any, kind: ModelKind) -> None:
+        """Raise E101 or E104 unless this estimator object can be used as a model."""
+        from ratecli.solvers.oracles import estimators
+
+        try:
+            estimators.check_estimator(type(instance), instance, kind)
+        except TypeError as error:
+            message = f"{type(instance).__name__} cannot be used as a model: {error}"
+            hint = f"pass a {kind} whose fit takes sample weights, like those of scikit-learn"
+            raise self._error(message, hint) from None
+        self.check_names(sorted(instance.get_params()))
+
+    def _unknown_option(self, key: str, hint: str | None) -> InvalidValueError:
+        message, loc = f"'{self.name}' has no option '{key}'", (*self.loc, key)
+        return InvalidValueError(Diagnostic("E101", message, hint, loc=loc, key=True))
+
+    def _error(self, message: str, hint: str) -> InvalidValueError:
+        """Return an error at the name."""
+        key = self.loc[-1:] == (self.name,)
+        return InvalidValueError(Diagnostic("E104", message, hint, loc=self.loc, key=key))
 
 
-@cache
-def _installed_version(package: str) -> str | None:
-    """Return the version of a package, None for a module of the user's own."""
-    with suppress(metadata.PackageNotFoundError):
-        return metadata.version(package)
-    return None
+@dataclass(frozen=True, eq=False)
+class ModelCheck:
+    """The check of an option that names a model: call it with the value, which it returns.
+
+    Attributes
+    ----------
+    own
+        Names of models that ratecli fits itself, each with its options.
+    kind
+        The kind of all other models.
+    what
+        What the option names, for messages.
+    score
+        Whether the model may be an existing score.
+    no_stopping
+        Why the model cannot stop early by validation rows, "" if it can.
+    probabilities
+        Whether the model must return probabilities; `logistic` then names scikit-learn's.
+    """
+
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kind: ModelKind = "classifier"
+    what: str = "an oracle"
+    score: bool = False
+    no_stopping: str = ""
+    probabilities: bool = False
+
+    def __call__(self, value: Any) -> Any:
+        """Return the value; raise E101, E103, E104 or E202 if it names no model of this kind."""
+        value = LOGISTIC if self.probabilities and value == LOGISTIC_MODEL else value
+        choice = NamedOptions.parse(value, what=self.what)
+        if choice.name in self.own:
+            choice.check_names(self.own[choice.name])
+            if choice.name == PLUGIN_ORACLE:
+                _check_plugin(choice)
+            return value
+        if choice.name == SCORE_MODEL and self.score:
+            choice.check_score()
+            return value
+        if choice.name == SCORE_MODEL and self.own and self.kind == "classifier":
+            message, hint = "an existing score cannot be fitted", "'post_shift' takes it"
+            raise InvalidValueError(Diagnostic("E104", message, hint, loc=choice.loc, key=True))
+        others = (*self.own, *([SCORE_MODEL] if self.score else []))
+        choice.check_learner(others, kind=self.kind, probabilities=self.probabilities)
+        if self.no_stopping:
+            choice.check_fixed_length(self.no_stopping)
+        return value
 
 
-def check_model(value: Any) -> Any:
-    """Return the value; raise E101, E103, E104 or E202 if it does not name a model."""
-    choice = NamedOptions.parse(value, what="a model")
-    if choice.name in LINEAR_MODELS:
-        choice.check_names(())
-    elif choice.name == SCORE_MODEL:
-        choice.check_score()
-    else:
-        choice.check_learner((*LINEAR_MODELS, SCORE_MODEL))
-    return value
+def _check_plugin(choice: NamedOptions) -> None:
+    if not isinstance(choice.options.get(GROUPS_OPTION, False), bool):
+        loc, message = (*choice.loc, GROUPS_OPTION), f"'{GROUPS_OPTION}' must be true or false"
+        raise InvalidValueError(Diagnostic("E103", message, loc=loc))
+    choice.probabilities().check_learner(probabilities=True)
+    choice.probabilities().check_fixed_length(NO_LABELS)
 
 
-def check_reduced_model(value: Any) -> Any:
-    """Return the value; raise as `check_model` does, or E104 if it cannot be fitted repeatedly."""
-    choice = NamedOptions.parse(check_model(value))
-    choice.check_fitted()
-    choice.check_fixed_length()
-    return value
-
-
-ModelOption = Annotated[str | dict[str, Any], BeforeValidator(check_model)]
-"""Type of a solver option: the name of a model, or `{name: {parameter: value}}`."""
-
-
-def check_regressor(value: Any) -> Any:
-    """Return the value; raise E101, E103, E104 or E202 if it is not `linear` or a regressor."""
-    choice = NamedOptions.parse(value, what="a model")
-    if choice.name == LINEAR_MODEL:
-        choice.check_names(())
-    else:
-        choice.check_learner((LINEAR_MODEL,), regressor=True)
-        choice.check_fixed_length("no rows are held out from a regressor")
-    return value
-
-
-RegressorOption = Annotated[str | dict[str, Any], BeforeValidator(check_regressor)]
-"""Type of a solver option: the name of a regressor, or `{name: {parameter: value}}`."""
+_OWN_ORACLES = {
+    LINEAR_ORACLE: (),
+    REGRESSION_ORACLE: (),
+    PLUGIN_ORACLE: (PROBABILITIES_OPTION, GROUPS_OPTION),
+}
+_OWN_MODELS: Mapping[str, tuple[str, ...]] = dict.fromkeys(LINEAR_MODELS, ())
+check_oracle = ModelCheck(_OWN_ORACLES, no_stopping=NO_LABELS)
+check_probability_classifier = ModelCheck(no_stopping=NO_LABELS, probabilities=True)
+check_model = ModelCheck(_OWN_MODELS, what="a model", score=True)
+check_reduced_model = ModelCheck(_OWN_MODELS, what="a model", no_stopping=NO_LABELS)
+check_regressor = ModelCheck(
+    {LINEAR_MODEL: ()},
+    kind="regressor",
+    what="a model",
+    no_stopping="no rows are held out from a regressor",
+)
 
 
 def is_regressor(value: Any) -> bool:
@@ -198,16 +313,41 @@ def check_model_or_regressor(value: Any) -> Any:
     return check_regressor(value) if is_regressor(value) else check_model(value)
 
 
+OracleOption = Annotated[str | dict[str, Any], BeforeValidator(check_oracle)]
+"""Type of a solver option: the name of an oracle, or `{name: {option: value}}`."""
+ChancesOption = Annotated[str | dict[str, Any], BeforeValidator(check_probability_classifier)]
+"""Type of a solver option: a classifier with probabilities, or `{name: {parameter: value}}`."""
+ModelOption = Annotated[str | dict[str, Any], BeforeValidator(check_model)]
+"""Type of a solver option: the name of a model, or `{name: {parameter: value}}`."""
+RegressorOption = Annotated[str | dict[str, Any], BeforeValidator(check_regressor)]
+"""Type of a solver option: the name of a regressor, or `{name: {parameter: value}}`."""
 ModelOrRegressorOption = Annotated[str | dict[str, Any], BeforeValidator(check_model_or_regressor)]
 """Type of a solver option that names a model of classes, or one of scikit-learn's regressors."""
 
 
-def fit_regressor(value: Any, rows: FitRows, rng: np.random.Generator) -> ProbabilityModel:
-    """Fit the regressor of a checked option to rows with numbers; raise E501 if it fails."""
-    from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator
+def check_scores(value: Any) -> Any:
+    """Return the value; raise E104 unless it is `in_sample`, 2 to 100 folds or a share up to .9."""
+    match value:
+        case None | "in_sample":
+            return value
+        case {"folds": int() | float() as count, **others} if not others:
+            if isfinite(count) and 2 <= count <= MAX_FOLDS and count == int(count):
+                return value
+        case {"held_out": float() as share, **others} if 0 < share <= MAX_HELD_OUT and not others:
+            return value
+    message = (
+        f"not a way to score rows: in_sample, 2 to {MAX_FOLDS} folds, or a share of more than 0 "
+        f"and at most {MAX_HELD_OUT} held out"
+    )
+    hint = "write in_sample, {folds: 5} or {held_out: 0.25}"
+    raise InvalidValueError(Diagnostic("E104", message, hint))
 
-    name, options = named_options(value)
-    return fit_estimator(make_estimator(name, options, rng), rows)
+
+Scores = Annotated[
+    Literal["in_sample"] | Mapping[Literal["folds", "held_out"], float],
+    BeforeValidator(check_scores),
+]
+"""Type of a solver option: by which scores of training rows decisions are chosen."""
 
 
 def model_name(value: Any) -> str:
@@ -243,35 +383,8 @@ def is_linear(value: Any) -> bool:
 
 def uses_penalty(value: Any) -> bool:
     """Return whether the problem's `l2` applies to the model that a checked option names."""
-    choice = NamedOptions.parse(value)
-    if choice.name == PLUGIN_ORACLE:
-        choice = choice.probabilities()
+    choice = NamedOptions.parse(value).fitted
     return choice.name in {*LINEAR_MODELS, LOGISTIC} and "C" not in choice.options
-
-
-def check_scores(value: Any) -> Any:
-    """Return the value; raise E104 unless it is `in_sample`, 2 to 100 folds or a share up to .9."""
-    match value:
-        case None | "in_sample":
-            return value
-        case {"folds": int() | float() as count, **others} if not others:
-            if isfinite(count) and 2 <= count <= MAX_FOLDS and count == int(count):
-                return value
-        case {"held_out": float() as share, **others} if 0 < share <= MAX_HELD_OUT and not others:
-            return value
-    message = (
-        f"not a way to score rows: in_sample, 2 to {MAX_FOLDS} folds, or a share of more than 0 "
-        f"and at most {MAX_HELD_OUT} held out"
-    )
-    hint = "write in_sample, {folds: 5} or {held_out: 0.25}"
-    raise InvalidValueError(Diagnostic("E104", message, hint))
-
-
-Scores = Annotated[
-    Literal["in_sample"] | Mapping[Literal["folds", "held_out"], float],
-    BeforeValidator(check_scores),
-]
-"""Type of a solver option: by which scores of training rows decisions are chosen."""
 
 
 def is_ensemble(value: Any) -> bool:
@@ -284,6 +397,37 @@ def is_ensemble(value: Any) -> bool:
 def is_of_module(value: Any, module: str) -> bool:
     """Return whether a checked option names a model of a module, such as `sklearn.tree`."""
     return (class_path(model_name(value)) or "").partition(":")[0].startswith(module)
+
+
+def stops_early(value: Any) -> bool:
+    """Return whether the model of a checked option is to stop by validation rows."""
+    return any(NamedOptions.parse(value).options.get(key) for key in EARLY_STOPPING)
+
+
+def oracle_uses_groups(value: Any) -> bool:
+    """Return whether the oracle that a checked option names uses the slices of the goals."""
+    choice = NamedOptions.parse(value)
+    return choice.name == PLUGIN_ORACLE and bool(choice.options.get(GROUPS_OPTION, False))
+
+
+def model_versions(solver: object) -> dict[str, str]:
+    """Return the versions of the packages, other than scikit-learn, whose models a solver fits."""
+    found = {}
+    for value in (getattr(solver, option, None) for option in ("model", "oracle")):
+        with suppress(InvalidValueError):  # not set, or an option of a plugin
+            path = class_path(NamedOptions.parse(value).fitted.name) or ""
+            package = path.partition(":")[0].partition(".")[0]
+            if version := package not in {"", "sklearn"} and _installed_version(package):
+                found[package] = version
+    return found
+
+
+@cache
+def _installed_version(package: str) -> str | None:
+    """Return the version of a package, None for a module of the user's own."""
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return None
 
 
 def check_tuned(value: Any, values: Mapping[str, Sequence[Any]]) -> None:
@@ -318,65 +462,40 @@ def tuned_models(
     return [(each, {choice.name: {**choice.options, **each}}) for each in settings]
 
 
-def stops_early(value: Any) -> bool:
-    """Return whether the model of a checked option is to stop by validation rows."""
-    return any(NamedOptions.parse(value).options.get(key) for key in EARLY_STOPPING)
+def named_estimators(value: Any) -> Any:
+    """Return an option in which each estimator is replaced by a name, in mappings and lists, too.
 
+    Options are text: an estimator that a Python program passes is named by its class and parameters
+    if a file could name them, else by a name under which `find_instance` finds it.
 
-def fit_classifier(
-    value: Any,
-    rows: FitRows,
-    l2: float,
-    rng: np.random.Generator,
-    stopping: FitRows | None = None,
-) -> Classifier:
-    """Fit the model of a checked option that is not linear to rows of two classes.
-
-    As `fit_probability_classifier`; E501 also if the model cannot be stored.
+    Raises
+    ------
+    FaultError
+        E104 for a class. The kind of an estimator is checked where its name is read.
     """
-    from ratecli.solvers.oracles.estimators import as_classifier
+    if isinstance(value, dict):
+        return {key: named_estimators(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [named_estimators(part) for part in value]
+    if not hasattr(value, "get_params"):
+        return value
+    if isinstance(value, type):
+        name = value.__name__
+        message = f"{name} is a class, not an estimator"
+        raise FaultError(Diagnostic("E104", message, f"pass an instance, such as {name}()"))
+    from ratecli.solvers.oracles.estimators import class_name, parameter_names
 
-    return as_classifier(fit_probability_classifier(value, rows, l2, rng, stopping))
-
-
-def oracle_uses_groups(value: Any) -> bool:
-    """Return whether the oracle that a checked option names uses the slices of the goals."""
-    choice = NamedOptions.parse(value)
-    return choice.name == PLUGIN_ORACLE and bool(choice.options.get(GROUPS_OPTION, False))
-
-
-def make_oracle_rows(value: Any, problem: Problem, kinds: RowKinds) -> OracleRows:
-    """Return the rows in the form that the oracle of a checked option needs."""
-    from ratecli.models.composed import append_memberships
-    from ratecli.solvers.oracles.base import OracleRows
-    from ratecli.solvers.problem import Groups
-
-    if not oracle_uses_groups(value):
-        return OracleRows.of(problem.X, kinds, layout=problem.column_layout)
-    slices = Groups.of_problem(problem).slices
-    members = [problem.slices[text] for text in slices]
-    X = append_memberships(problem.X, members)
-    return OracleRows.of(X, kinds, slices, problem.column_layout)
-
-
-def make_oracle(
-    value: Any, rows: OracleRows, l2: float, rng: np.random.Generator, *, sweeps: int = 0
-) -> Oracle:
-    """Return the oracle that a checked option names; `l2` and `sweeps` are for `LinearOracle`."""
-    from ratecli.solvers.oracles.linear import LinearOracle, PairedRegressionOracle
-
-    choice = NamedOptions.parse(value)
-    if choice.name == LINEAR_ORACLE:
-        return LinearOracle(rows, l2, sweeps, rng)
-    if choice.name == REGRESSION_ORACLE:
-        return PairedRegressionOracle(rows)
-    # imports scikit-learn, which is slow
-    from ratecli.solvers.oracles import estimators
-
-    if choice.name != PLUGIN_ORACLE:
-        return estimators.ClassifierOracle(rows, choice.name, choice.options, rng)
-    model = choice.probabilities()
-    parameters = model.parameters(l2, rows.count)
-    if oracle_uses_groups(value):
-        return estimators.GroupPlugInOracle(rows, model.name, parameters, rng)
-    return estimators.PlugInOracle(rows, model.name, parameters, rng)
+    found = type(value)
+    try:
+        defaults = found().get_params(deep=False)
+        parameters = value.get_params(deep=False).items()
+        own = {key: each for key, each in parameters if repr(each) != repr(defaults.get(key))}
+        as_text = json.loads(json.dumps(own, allow_nan=False)) == own
+    except (TypeError, ValueError):
+        as_text = False
+    trusted = plugins.is_trusted_package(found.__module__.partition(".")[0])
+    # a library takes more parameters than a file may set, such as LightGBM's `verbosity`
+    if as_text and trusted and set(own) <= set(parameter_names(found)):
+        name = class_name(found)
+        return {name: own} if own else name
+    return name_instance(value)

@@ -1,4 +1,4 @@
-"""Oracles that fit scikit-learn classifiers, by the cheaper decision or by probabilities."""
+"""Classes of models: what may be named, with which parameters, and fits of them."""
 
 from __future__ import annotations
 
@@ -10,36 +10,24 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib import import_module
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 
 from ratecli import plugins
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.composed import (
-    ARGMAX_COSTS,
-    CostSensitiveClassifier,
-    GroupThreshold,
-    ProbabilityThreshold,
-)
+from ratecli.models.base import Features
 from ratecli.models.layout import ColumnLayout
-from ratecli.models.linear import Logistic, Threshold, logistic
 from ratecli.models.probabilities import ProbabilityModel, SklearnModel, takes_sparse
 from ratecli.models.recent import array_digest
 from ratecli.models.storage import dumps, load_probabilities
 from ratecli.models.tree_formats import TREE_CONVERTERS, convert_sklearn_trees
-from ratecli.rates.sample import Mask
 from ratecli.solvers.fit_cache import Codec, FitCache
 from ratecli.solvers.liblinear import to_int32_indices
-from ratecli.solvers.oracles.base import FitRows, OracleRows
+from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.boosters import (
     FILE_PARAMETERS,
     LIBRARY_PARAMETERS,
@@ -49,9 +37,7 @@ from ratecli.solvers.oracles.boosters import (
     library,
     library_settings,
 )
-from ratecli.solvers.oracles.instances import find_instance
-from ratecli.solvers.oracles.model_names import class_path
-from ratecli.solvers.problem import ERROR_RATE, Groups
+from ratecli.solvers.oracles.model_names import class_path, find_instance
 from ratecli.version import __version__
 
 ModelKind = Literal["classifier", "regressor"]
@@ -263,201 +249,3 @@ def _accepted_features(model: BaseEstimator, X: Features) -> Features:
     if takes_sparse(model):
         return to_int32_indices(X)
     return dense_features(X)
-
-
-def as_classifier(model: ProbabilityModel) -> Classifier:
-    """Return the decisions of a model of two classes as its library makes them."""
-    if isinstance(model, SklearnModel):
-        line = _as_linear_threshold(model.model)
-        if line is not None:
-            is_logistic = model.has_probabilities and _is_logistic(model.model, line)
-            return Logistic(line.weights, line.bias) if is_logistic else line
-    if isinstance(model, SklearnModel) and not model.has_probabilities:
-        return CostSensitiveClassifier(model, ARGMAX_COSTS)
-    return ProbabilityThreshold(model)
-
-
-@dataclass(frozen=True)
-class EstimatorOracle:
-    """Base of the oracles that fit scikit-learn classifiers.
-
-    Attributes
-    ----------
-    rows
-        The training rows, with memberships in slices if there are some.
-    name
-        A class of scikit-learn.
-    options
-        Its parameters.
-    """
-
-    starts: ClassVar[bool] = False
-    rows: OracleRows
-    name: str
-    options: Mapping[str, Any]
-    rng: np.random.Generator
-
-    def fitted(
-        self, used: NDArray[np.intp], classes: NDArray[np.intp], weights: Array
-    ) -> ProbabilityModel:
-        """Fit a new classifier to the features of the rows `used` (m,), without slices.
-
-        The weights are scaled to add up to the number of rows. Raises FaultError, E501, as
-        `fit_estimator` does.
-        """
-        X = self.rows.X[:, : self.rows.width][used]
-        model = make_estimator(self.name, self.options, self.rng)
-        weights = weights * (self.rows.count / weights.sum())
-        return fit_estimator(model, FitRows(X, self.rows.layout, classes, weights))
-
-
-@dataclass(frozen=True)
-class ClassifierOracle(EstimatorOracle):
-    """Fits a classifier to the cheaper decision of each row, weighted by the difference in cost.
-
-    Rows where a positive decision has negative cost get label 1, and the absolute cost is the
-    weight. Then the weighted error is the cost up to a constant (Agarwal et al. 2018, section 3.2;
-    Algorithm 1 of Narasimhan et al. 2019 requires no more).
-    """
-
-    def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
-        """Fit the classifier; raise FaultError, E501, if it rejects its options or the rows."""
-        costs = self.rows.costs(prices)
-        used = np.flatnonzero(costs)
-        cheap = costs[used] < 0
-        if cheap.all() or not cheap.any():
-            return self.rows.constant(yes=bool(cheap.all()))
-        model = self.fitted(used, cheap.astype(np.intp), np.abs(costs[used]))
-        line = _as_linear_threshold(model.model) if isinstance(model, SklearnModel) else None
-        return line or CostSensitiveClassifier(model, ARGMAX_COSTS)
-
-
-def _as_linear_threshold(model: BaseEstimator) -> Threshold | None:
-    """Return the classifier as a linear threshold; None if it is not linear."""
-    weights = getattr(model, "coef_", None)
-    if not (isinstance(weights, np.ndarray) and weights.shape == (1, model.n_features_in_)):
-        return None
-    bias = np.ravel(model.intercept_)
-    return Threshold(weights[0].astype(float), float(bias[0]))
-
-
-def _is_logistic(model: BaseEstimator, line: Threshold) -> bool:
-    """Return whether `predict_proba` is the logistic function of the linear score."""
-    w = line.weights
-    rows = np.outer(np.linspace(-2, 2, 5), w / max(float(w @ w), np.finfo(float).tiny))
-    chances = model.predict_proba(rows)[:, 1]
-    return bool(np.allclose(chances, logistic(line.score(rows)), rtol=1e-9, atol=0))
-
-
-OUTER_THRESHOLD = 2.0
-"""A threshold beyond all scores, which are differences of two probabilities."""
-
-
-@dataclass(frozen=True)
-class GroupPlugInOracle(EstimatorOracle):
-    """Thresholds the probability of a positive label separately in each group (COCO: Narasimhan
-    2018).
-
-    In a group where a positive decision costs `a` for a positive label and `b > a` for a negative
-    one, its expected cost is negative where the probability is above `b / (b - a)`. If b is not
-    above a, the whole group gets the decision that is cheaper in total. Costs that differ within a
-    group and label, such as those that depend on decisions of a deployed model, are replaced by
-    their mean there. The class must have `predict_proba`.
-    """
-
-    def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
-        """Return the group thresholds; raise FaultError, E501, if a fit fails."""
-        positive, negative, unlabelled = self._labels
-        costs = self._weights * self.rows.kind_costs(prices)
-        labelled = self._weights[:, ~unlabelled].sum(axis=1)
-        spread = _safe_quotient(costs[:, unlabelled].sum(axis=1), labelled)
-        a, b = (
-            _safe_quotient(costs[:, own].sum(axis=1), self._weights[:, own].sum(axis=1)) + spread
-            for own in (positive, negative)
-        )
-        cheaper = np.where(costs.sum(axis=1) < 0, -OUTER_THRESHOLD, OUTER_THRESHOLD)
-        thresholds = np.where((b > a) & (labelled > 0), _safe_quotient(b + a, b - a), cheaper)
-        thresholds = thresholds.clip(-OUTER_THRESHOLD, OUTER_THRESHOLD)
-        return GroupThreshold(self._scorer, self._groups.slices, self._groups.patterns, thresholds)
-
-    @cached_property
-    def _groups(self) -> Groups:
-        """Groups of the training rows."""
-        return Groups.by(self.rows.slices, self.rows.members > 0)
-
-    @cached_property
-    def _weights(self) -> Array:
-        """(C, Q) weight of each kind in each group."""
-        inside = np.eye(len(self._groups.patterns))[self._groups.of]
-        return np.asarray((self.rows.shares @ inside).T)
-
-    @cached_property
-    def _labels(self) -> tuple[Mask, Mask, Mask]:
-        """Three masks (Q,): kinds with a positive label, with a negative one, and without a label.
-
-        They follow from the error rate: a positive decision adds to it where the label is negative.
-        """
-        kinds = self.rows.kinds
-        wrong = kinds.patterns[kinds.matrix.index()[ERROR_RATE]]
-        return wrong < 0, wrong > 0, wrong == 0
-
-    @cached_property
-    def _scorer(self) -> CostSensitiveClassifier | Threshold:
-        """Its score is the probability of a positive label minus that of a negative one."""
-        positive, negative, _ = self._labels
-        shares = np.stack([self.rows.shares[own].sum(axis=0) for own in (negative, positive)])
-        labels, used = np.nonzero(shares)
-        if len(np.unique(labels)) < 2:
-            return Threshold(np.zeros(self.rows.width), 1.0 if labels.any() else -1.0)
-        model = self.fitted(used, labels, shares[labels, used])
-        return CostSensitiveClassifier(model, ARGMAX_COSTS)
-
-
-def _safe_quotient(top: Array, bottom: Array) -> Array:
-    """Divide; 0 where the denominator is not positive."""
-    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
-
-
-@dataclass(frozen=True)
-class PlugInOracle(EstimatorOracle):
-    """Decides positively where the expected cost of that is negative.
-
-    This is the plug-in classifier of COCO (Narasimhan 2018) and the cost-sensitive oracle of
-    Narasimhan, Cotter, Gupta 2019, table 2. The cost of a positive decision depends on the row's
-    kind: its label and every slice that the rates distinguish. The probabilities of the kinds given
-    the features are fitted, so a group counts as far as the features predict it: it gets its own
-    threshold if it is a feature or follows from features. Group membership itself is not an input,
-    neither in training nor later. The class must have `predict_proba`; a logistic regression is
-    regularized by default.
-
-    Attributes
-    ----------
-    known
-        An oracle for the same rows with other weights that depend on the features alone. Its
-        probabilities given the features are the same, so they are not fitted again.
-    """
-
-    known: PlugInOracle | None = None
-
-    def weighing(self, rows: OracleRows) -> PlugInOracle:
-        """Return an oracle with the same probabilities for other row weights."""
-        return replace(self, rows=rows, known=self.known or self)
-
-    def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
-        """Weigh the probabilities by costs; raise FaultError, E501, if they cannot be fitted."""
-        kinds, model = self.kind_model
-        costs = self.rows.kind_costs(prices)[kinds]
-        if model is None:
-            return self.rows.constant(yes=bool(costs.sum() < 0))
-        return CostSensitiveClassifier(model, costs)
-
-    @cached_property
-    def kind_model(self) -> tuple[NDArray[np.intp], ProbabilityModel | None]:
-        """The kinds that occur, and the fit of their probabilities; None if there is only one."""
-        if self.known:
-            return self.known.kind_model
-        shares = sparse.coo_array(self.rows.shares)
-        shares.eliminate_zeros()
-        places, used = shares.coords
-        kinds, classes = np.unique(places, return_inverse=True)
-        return kinds, self.fitted(used, classes, shares.data) if len(kinds) > 1 else None

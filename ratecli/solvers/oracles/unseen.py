@@ -22,6 +22,8 @@ from ratecli.rates.matrix import sign_patterns
 from ratecli.solvers.problem import Problem
 
 Indices = NDArray[np.intp]
+TUNING_FOLDS = 5
+"""Number of folds by which settings are compared."""
 Model = TypeVar("Model")
 
 

@@ -29,7 +29,7 @@ from ratecli.solvers.hull.forms import (
     RateProgram,
 )
 from ratecli.solvers.numerics import Stepper
-from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
+from ratecli.solvers.oracles.build import make_oracle, make_oracle_rows
 from ratecli.solvers.players.blocks import WIDTH
 from ratecli.solvers.players.game import (
     BestResponsePlayer,

@@ -16,7 +16,7 @@ from ratecli.models.composed import MixtureClassifier, ModelRegressor
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
 from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.oracles.base import FitRows
-from ratecli.solvers.oracles.choice import fit_regressor
+from ratecli.solvers.oracles.fits import fit_named
 from ratecli.solvers.oracles.unseen import folds_of
 from ratecli.solvers.problem import Problem, sum_by_goal
 from ratecli.solvers.regression.linear import SLACK, goal_forms, label_spread, unit_of
@@ -122,7 +122,7 @@ def _fit_weighted(
     scaled = weights[used] * (len(used) / weights[used].sum())
     rows = FitRows(problem.X[used], problem.layout, targets[used], scaled)
     assert problem.label_range is not None
-    return ModelRegressor(fit_regressor(model, rows, rng), problem.label_range)
+    return ModelRegressor(fit_named(model, rows, problem.l2, rng), problem.label_range)
 
 
 def fit_plain_regressor(model: Any, problem: Problem) -> ModelRegressor:

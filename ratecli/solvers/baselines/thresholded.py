@@ -1,10 +1,9 @@
-"""A classifier's score, and the rows and scores by which thresholds on it are chosen."""
+"""The algorithm `thresholded`, and the scores by which thresholds on a model are chosen."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -13,19 +12,14 @@ from ratecli.models.composed import CostSensitiveClassifier, ProbabilityThreshol
 from ratecli.models.linear import Threshold
 from ratecli.models.recent import take_rows
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
+from ratecli.solvers.baselines.plain import fit_model
+from ratecli.solvers.baselines.solvers import PostShift, Thresholded
 from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.infeasible import unmet_status
-from ratecli.solvers.oracles.base import FitRows
-from ratecli.solvers.oracles.choice import existing_score, fit_classifier, is_linear, model_name
-from ratecli.solvers.oracles.model_names import LOGISTIC_MODEL
+from ratecli.solvers.oracles.choice import model_name
 from ratecli.solvers.oracles.unseen import Indices, UnseenScores
-from ratecli.solvers.problem import ERROR_RATE, Problem
-
-if TYPE_CHECKING:
-    from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained
-
-    ModelOptions: TypeAlias = Unconstrained | Thresholded | PostShift
+from ratecli.solvers.problem import Problem
 
 ROUNDING = 1e-12
 """Rounding error of a sum of a few exact rates."""
@@ -83,47 +77,6 @@ def score_rows(options: Thresholded | PostShift, problem: Problem) -> ScoredRows
     return ScoredRows(classifier, judged, scores, suboptimal, unseen.seen)
 
 
-def fit_model(options: ModelOptions, problem: Problem) -> tuple[Classifier, str]:
-    """Fit the model that the options name to the labelled rows.
-
-    The second value says why the classifier is not optimal, and is "" if it is. Algorithms of a
-    trial's seed that fit the same model to the same rows get the same one. An existing score, the
-    first feature, is not fitted.
-
-    Raises
-    ------
-    FaultError
-        E306 if no row has a label, E501 if the model cannot be fitted.
-    """
-    if score := existing_score(options.model):
-        weights = np.zeros(problem.X.shape[1])
-        weights[0] = 1.0
-        return Threshold(weights, -score.threshold), ""
-    if is_linear(options.model):
-        from ratecli.solvers.baselines.linear import fit_plain_classifier  # imports numba
-
-        logistic = model_name(options.model) == LOGISTIC_MODEL or options.loss == "logistic"
-        return fit_plain_classifier(problem, "logistic" if logistic else "hinge")
-    rows = _labelled_rows(problem)
-    if len(np.unique(rows.classes)) < 2:
-        return Threshold(np.zeros(rows.layout.width), 1.0 if rows.classes[0] else -1.0), ""
-    stopping = None if problem.validation is None else _labelled_rows(problem.validation)
-    random = np.random.default_rng(problem.seed)
-    return fit_classifier(options.model, rows, problem.l2, random, stopping), ""
-
-
-def _labelled_rows(problem: Problem) -> FitRows:
-    signs, weights = problem.labels()
-    signed = -signs * weights
-    if problem.labelled:
-        # undivided, so that fits to the same rows are the same to the last bit
-        signed = problem.rates.sums[[problem.rates.index()[ERROR_RATE]]].toarray()[0]
-    used = np.flatnonzero(signed)
-    weights = np.abs(signed[used])
-    classes = (signed[used] < 0).astype(np.intp)
-    return FitRows(take_rows(problem.X, used), problem.layout, classes, weights / weights.mean())
-
-
 def shift_threshold(classifier: Classifier, by: float) -> Classifier:
     """Return the classifier with its threshold raised by an amount of score."""
     match classifier:
@@ -135,7 +88,12 @@ def shift_threshold(classifier: Classifier, by: float) -> Classifier:
     return replace(classifier, cut=classifier.cut + by)
 
 
-def solve_thresholded(options: Thresholded, problem: Problem, progress: Progress) -> Solution:
+def solve_thresholded(
+    options: Thresholded,
+    problem: Problem,
+    rng: np.random.Generator,  # noqa: ARG001
+    progress: Progress,
+) -> Solution:
     """Return the plain classifier with the best threshold that satisfies the chosen constraints."""
     begun, named = time.perf_counter(), {goal.name: goal for goal in problem.constraints}
     chosen = problem.constraints if options.meets is None else (named[options.meets],)

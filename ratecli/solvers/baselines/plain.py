@@ -1,0 +1,179 @@
+"""The algorithms `unconstrained` and `audit`: a model of the labels, or the deployed model.
+
+The model is also the one whose score `thresholded` and `post_shift` threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.composed import ProbabilityThreshold
+from ratecli.models.linear import Logistic, Threshold
+from ratecli.models.recent import array_digest, take_rows
+from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.baselines.solvers import (
+    Audit,
+    PostShift,
+    Thresholded,
+    Unconstrained,
+)
+from ratecli.solvers.fit_cache import FitCache
+from ratecli.solvers.oracles.base import FitRows
+from ratecli.solvers.oracles.choice import (
+    existing_score,
+    is_linear,
+    is_regressor,
+    model_name,
+    tuned_models,
+)
+from ratecli.solvers.oracles.model_names import LOGISTIC_MODEL
+from ratecli.solvers.oracles.unseen import TUNING_FOLDS, UnseenScores, folds_by_label
+from ratecli.solvers.problem import ERROR_RATE, Problem
+
+ModelOptions = Unconstrained | Thresholded | PostShift
+RECENT_CHOICES = 8
+"""Number of most recent choices that are kept: a trial may solve its problem several times."""
+_recent_losses = FitCache[list[float]](RECENT_CHOICES)
+SMALLEST_CHANCE = float(np.finfo(float).eps)
+"""A smaller probability of the true label counts as this in a log loss, as in scikit-learn."""
+
+
+def solve_plain(
+    options: Unconstrained,
+    problem: Problem,
+    rng: np.random.Generator,  # noqa: ARG001  fits that algorithms share have the problem's seed
+    progress: Progress,
+) -> Solution:
+    """Fit the model to the labels: a classifier, a regressor, or a policy of episodes."""
+    if problem.episodes is not None:
+        from ratecli.solvers.seldonian.policy import fit_policy
+
+        return Solution({"stochastic": fit_policy(problem)})
+    if is_regressor(options.model):
+        from ratecli.solvers.regression.reduction import fit_plain_regressor
+
+        return Solution({"estimate": fit_plain_regressor(options.model, problem)})
+    if options.loss == "squared":
+        from ratecli.solvers.baselines.linear import fit_plain_estimate
+
+        return Solution({"estimate": fit_plain_estimate(problem)})
+    classifier, reason = fit_model(options, problem)
+    progress(f"{model_name(options.model)} model ready")
+    status = "iteration_limit" if reason else "solved"
+    return Solution({"deterministic": classifier}, status, reason)
+
+
+def return_deployed(
+    options: Audit,  # noqa: ARG001
+    problem: Problem,
+    rng: np.random.Generator,  # noqa: ARG001
+    progress: Progress,  # noqa: ARG001
+) -> Solution:
+    """Return the deployed model."""
+    assert problem.deployed is not None  # files without one are rejected before a run
+    return Solution({"deployed": problem.deployed})
+
+
+def fit_model(options: ModelOptions, problem: Problem) -> tuple[Classifier, str]:
+    """Fit the model that the options name to the labelled rows.
+
+    The second value says why the classifier is not optimal, and is "" if it is. Algorithms of a
+    trial's seed that fit the same model to the same rows get the same one. An existing score, the
+    first feature, is not fitted.
+
+    Raises
+    ------
+    FaultError
+        E306 if no row has a label, E501 if the model cannot be fitted.
+    """
+    if score := existing_score(options.model):
+        weights = np.zeros(problem.X.shape[1])
+        weights[0] = 1.0
+        return Threshold(weights, -score.threshold), ""
+    if is_linear(options.model):
+        # imports numba, which takes a fifth of a second in every process
+        from ratecli.solvers.baselines.linear import fit_plain_classifier
+
+        logistic = model_name(options.model) == LOGISTIC_MODEL or options.loss == "logistic"
+        return fit_plain_classifier(problem, "logistic" if logistic else "hinge")
+    rows = _labelled_rows(problem)
+    if len(np.unique(rows.classes)) < 2:
+        return Threshold(np.zeros(rows.layout.width), 1.0 if rows.classes[0] else -1.0), ""
+    from ratecli.solvers.oracles.fits import as_classifier, fit_named  # imports scikit-learn
+
+    stopping = None if problem.validation is None else _labelled_rows(problem.validation)
+    random = np.random.default_rng(problem.seed)
+    return as_classifier(fit_named(options.model, rows, problem.l2, random, stopping)), ""
+
+
+def _labelled_rows(problem: Problem) -> FitRows:
+    signs, weights = problem.labels()
+    signed = -signs * weights
+    if problem.labelled:
+        # undivided, so that fits to the same rows are the same to the last bit
+        signed = problem.rates.sums[[problem.rates.index()[ERROR_RATE]]].toarray()[0]
+    used = np.flatnonzero(signed)
+    weights = np.abs(signed[used])
+    classes = (signed[used] < 0).astype(np.intp)
+    return FitRows(take_rows(problem.X, used), problem.layout, classes, weights / weights.mean())
+
+
+def choose_model(
+    options: ModelOptions, problem: Problem
+) -> tuple[ModelOptions, tuple[Mapping[str, Any], ...]]:
+    """Return the options with the best of the settings of `tune`, and a row for each setting.
+
+    The loss is the mean log loss, or the error of a model without probabilities, on validation
+    rows if there are some, else on each fold of the training rows by a model of the other folds.
+    Of equal settings, the first is chosen. The goals have no influence: algorithms that tune the
+    same model to the same rows choose the same setting and share the fits.
+
+    Raises
+    ------
+    FaultError
+        E306 if no row has a label, E501 if a model cannot be fitted.
+    """
+    if not options.tune:
+        return options, ()
+    settings = tuned_models(options.model, options.tune)
+
+    def losses_of_settings() -> list[float]:
+        models = (model for _, model in settings)
+        return [_unseen_loss(replace(options, model=model, tune=None), problem) for model in models]
+
+    parts = [part for part in (problem, problem.validation) if part is not None]
+    said = settings, problem.layout.levels.tolist(), problem.l2, problem.seed
+    key = b"".join(array_digest(said, part.X, *part.labels()) for part in parts)
+    losses = _recent_losses.get(key, losses_of_settings)
+    best = int(np.argmin(losses))
+    rows = tuple(
+        {"setting": setting, "loss": loss, "chosen": k == best}
+        for k, ((setting, _), loss) in enumerate(zip(settings, losses, strict=True))
+    )
+    return replace(options, model=settings[best][1], tune=None), rows
+
+
+def _unseen_loss(options: ModelOptions, problem: Problem) -> float:
+    signs, weights = (problem.validation or problem).labels()
+    if problem.validation is not None:
+        classifier, _ = fit_model(options, problem)
+        return float(weights @ _losses(classifier, problem.validation.X, signs))
+    losses = UnseenScores.in_folds(folds_by_label(problem, TUNING_FOLDS)).scores(
+        lambda rows: fit_model(options, problem.on(rows))[0],
+        lambda classifier, rows: _losses(classifier, problem.X[rows], signs[rows]),
+    )
+    return float(weights @ losses)
+
+
+def _losses(classifier: Classifier, X: Features, signs: Array) -> Array:
+    """Return the loss (n,) of rows with labels of these signs."""
+    if not isinstance(classifier, ProbabilityThreshold | Logistic):
+        return np.asarray(classifier.decide(X) != (signs > 0), dtype=float)
+    chance = classifier.estimate(X)
+    true = np.where(signs > 0, chance, 1 - chance)
+    return np.asarray(-np.log(np.maximum(true, SMALLEST_CHANCE)))
