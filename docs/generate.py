@@ -17,8 +17,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ratecli.errors import CODES
-from ratecli.experiment import catalogue
+from ratecli.codes import CODES
+from ratecli.datasets.registry import list_sources
+from ratecli.experiment import registry
 from ratecli.plugins import OWN_PACKAGE
 
 REFERENCE = Path(__file__).with_name("reference")
@@ -114,7 +115,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def rates() -> str:
-    found = [row for row in catalogue.list_metrics() if row["from"] == OWN_PACKAGE]
+    found = [row for row in registry.list_metrics() if row["from"] == OWN_PACKAGE]
     parts = [
         "# Rates and functions\n",
         MADE.format("ratecli ls metrics` and `ratecli ls functions"),
@@ -129,7 +130,7 @@ def rates() -> str:
         parts += [f"## {TITLES[kind]}\n", *_metrics(rows)]
     heads = ["function", "class", "what it is"]
     functions = [
-        [f"`{row['name']}`", row["kind"], row["means"]] for row in catalogue.list_functions()
+        [f"`{row['name']}`", row["kind"], row["means"]] for row in registry.list_functions()
     ]
     return "\n".join([*parts, "## Functions\n", _table(heads, functions)])
 
@@ -179,7 +180,7 @@ def algorithms() -> str:
 
 
 def _algorithm(algorithm: Any) -> str:
-    row = catalogue.describe(algorithm.name)
+    row = registry.describe(algorithm.name)
     assert row is not None
     solver = algorithm.load()
     takes = [
@@ -212,7 +213,7 @@ def _shapes(found: Iterable[Any]) -> str:
 
 def datasets() -> str:
     heads = ["name", "rows", "label", "what it is"]
-    found = [catalogue.describe(row["name"]) or {} for row in catalogue.list_datasets()]
+    found = [registry.describe(row["name"]) or {} for row in list_sources()]
     labels = [f"`{row['label']}`" if row["label"] else "" for row in found]
     cells = [
         [f"[{row['name']}](#{row['name']})", str(row["rows"]), label, row["summary"]]

@@ -117,10 +117,10 @@ def complete_names(incomplete: str) -> Completions:
     """Offer all names that `show` accepts."""
 
     def names() -> Mapping[str, str]:
-        from ratecli.experiment.catalogue import LISTINGS  # noqa: PLC0415
+        from ratecli.experiment.registry import KINDS  # noqa: PLC0415
         from ratecli.rates.table import SYNONYMS  # noqa: PLC0415
 
-        rows = [row for kind in LISTINGS if kind != "experiments" for row in LISTINGS[kind]()]
+        rows = [row for kind in KINDS.values() if kind.what for row in kind.rows()]
         found = {row["name"]: row.get("means") or row.get("summary") or "" for row in rows}
         return found | {name: f"the same as {meant}" for name, meant in SYNONYMS.items()}
 
@@ -134,7 +134,7 @@ def complete_datasets(incomplete: str) -> Completions:
 
 
 def complete_templates(incomplete: str) -> Completions:
-    from ratecli.experiment.catalogue import template_summaries  # noqa: PLC0415
+    from ratecli.experiment.starters.templates import template_summaries  # noqa: PLC0415
 
     return _complete(incomplete, lambda: template_summaries() | {"own-data": "Your own table"})
 

@@ -36,10 +36,10 @@ def ls(
     as_json: JsonOption = False,
 ) -> None:
     """List everything of a kind."""
-    from ratecli.experiment.catalogue import LISTINGS, listing_warnings  # noqa: PLC0415
+    from ratecli.experiment.registry import KINDS, listing_warnings  # noqa: PLC0415
     from ratecli.plugins import OWN_PACKAGE  # noqa: PLC0415
 
-    rows = LISTINGS[kind]()
+    rows = KINDS[kind].rows()
     print_diagnostics(listing_warnings(kind))
     if as_json:
         print_json(rows)
@@ -67,7 +67,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show everything about a name."""
-    from ratecli.experiment.catalogue import describe, suggest_names  # noqa: PLC0415
+    from ratecli.experiment.registry import describe, suggest_names  # noqa: PLC0415
 
     row = describe(name)
     if row is None:

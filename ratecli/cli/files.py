@@ -202,7 +202,12 @@ def init(
     )
     if path != STDOUT and path.exists() and not force:
         raise typer.BadParameter(f"'{path}' already exists; --force replaces it")
-    made = options.make_starter()
+    if data is None:
+        made = options.template_starter()
+    else:
+        from ratecli.experiment.starters.own_table import own_table_starter  # noqa: PLC0415  slow
+
+        made = own_table_starter(options)
     print_diagnostics(made.warnings)
     if path == STDOUT:
         sys.stdout.write(made.text)
@@ -212,11 +217,11 @@ def init(
 
 
 def _list_starters() -> str:
-    from ratecli.experiment.catalogue import template_summaries  # noqa: PLC0415
-    from ratecli.experiment.starters.goals import GOALS  # noqa: PLC0415
+    from ratecli.experiment.starters.goals import goal_meanings  # noqa: PLC0415
     from ratecli.experiment.starters.options import OWN_DATA, OWN_DATA_USAGE  # noqa: PLC0415
+    from ratecli.experiment.starters.templates import template_summaries  # noqa: PLC0415
 
     rows = [*template_summaries().items(), (OWN_DATA, f"Your own table: {OWN_DATA_USAGE}")]
-    goals = [(name, each.means.replace("`limit`", "LIMIT")) for name, each in GOALS.items()]
+    goals = list(goal_meanings().items())
     templates = format_table(["template", "question"], rows)
     return f"{templates}\n\n{format_table(['goal of an own table', 'what must hold'], goals)}"

@@ -24,7 +24,7 @@ from ratecli.conformance.outcome import CheckResult, OptimalityGap, PluginReport
 from ratecli.conformance.solvers import check_solver
 from ratecli.datasets.source import Source
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.experiment.catalogue import load_plugin
+from ratecli.experiment.registry import load_plugin
 from ratecli.plugins import Plugin, PluginKind, installed_plugins_by_kind
 from ratecli.rates.table import Composite, Rate
 from ratecli.solvers.base import Solver

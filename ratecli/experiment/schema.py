@@ -16,8 +16,20 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from ratecli.datasets.registry import list_sources
 from ratecli.errors import FaultError
-from ratecli.experiment.catalogue import list_datasets, list_functions, list_metrics, list_solvers
+from ratecli.plugins import plugins_by_name
+from ratecli.rates.functions import FUNCTIONS
+from ratecli.rates.table import (
+    ARGUMENTS,
+    BALANCE_METRICS,
+    COMPOSITES,
+    MEASURES,
+    OF,
+    RANKINGS,
+    RATES,
+    TEMPLATES,
+)
 from ratecli.solvers.registry import Algorithm, all_algorithms
 
 JsonSchema = dict[str, Any]
@@ -192,7 +204,7 @@ def file_schema() -> JsonSchema:
     schema = deepcopy(json_schema())
     parts, algorithms = schema["$defs"], list(all_algorithms().values())
     source = parts["DatasetSpec"]["properties"]["source"]
-    source["anyOf"] = [_enumerate_names(list_datasets()), {"type": "null"}]
+    source["anyOf"] = [_enumerate_names(list_sources()), {"type": "null"}]
     own_keys = parts["AlgorithmSpec"]["anyOf"][1]["additionalProperties"]["properties"]
     for algorithm in algorithms:
         parts[f"options.{algorithm.name}"] = _algorithm_options_schema(algorithm, own_keys)
@@ -201,8 +213,9 @@ def file_schema() -> JsonSchema:
     filters = [each for each in algorithms if each.path.startswith("filtering.")]
     choice = _algorithm_choice(filters) | {"default": DEFAULT_FILTER}
     parts["FilterSpec"]["properties"]["algorithm"] |= choice
-    rates = ", ".join(row["name"] for row in list_metrics())
-    functions = ", ".join(row["name"] for row in list_functions())
+    built_in = RATES | COMPOSITES | MEASURES | RANKINGS | BALANCE_METRICS
+    rates = ", ".join(dict.fromkeys([*built_in, *plugins_by_name("metric")]))
+    functions = ", ".join([*FUNCTIONS, *TEMPLATES, OF, *ARGUMENTS])
     for key in ("objective", "constraints", "metrics"):
         description = RULE_DESCRIPTION.format(rates=rates, functions=functions)
         schema["properties"][key]["description"] += description
@@ -227,8 +240,7 @@ def _algorithm_choice(algorithms: list[Algorithm]) -> JsonSchema:
         "properties": named,
         "additionalProperties": False,
     }
-    rows = [row for row in list_solvers() if row["name"] in named]
-    return {"anyOf": [_enumerate_names(rows), entry]}
+    return {"anyOf": [_enumerate_names([each.row() for each in algorithms]), entry]}
 
 
 def _algorithm_options_schema(algorithm: Algorithm, own: JsonSchema) -> JsonSchema:

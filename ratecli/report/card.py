@@ -19,8 +19,8 @@ from ratecli.apply.export.parts import is_random
 from ratecli.apply.predict import StoredModel, load_applicable_model
 from ratecli.datasets.columns import MISSING_CATEGORY
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.catalogue import list_metrics
 from ratecli.experiment.options import default_options
+from ratecli.experiment.registry import list_metrics
 from ratecli.files import LEDGER_FILE, atomic_write, shell_command
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,

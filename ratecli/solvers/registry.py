@@ -46,6 +46,16 @@ class Algorithm:
         message = f"'{self.name}' needs {self.needs}, which is not installed"
         return Diagnostic("E202", message, f"pip install 'ratecli[{self.needs}]'")
 
+    def row(self) -> dict[str, str]:
+        """Return name, summary and origin for `ratecli ls algorithms`; nothing is imported."""
+        own = bool(self.path)
+        return {
+            "name": self.name,
+            "summary": self.summary if own else f"see `ratecli show {self.name}`",
+            "source": self.source if own else "",
+            "from": plugins.OWN_PACKAGE if own else self.source,
+        }
+
     @property
     def plugin(self) -> plugins.Plugin | None:
         """The entry point of an algorithm from another package, else None.

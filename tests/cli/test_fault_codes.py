@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ratecli.errors import CODES, Diagnostic, FaultError
+from ratecli.codes import CODES
+from ratecli.errors import Diagnostic, FaultError
 
 TESTS = Path(__file__).parents[1]
 CODE = re.compile(r"\b[EW]\d{3}\b")

@@ -13,8 +13,8 @@ from small import SMALL, command, environment, process
 
 from ratecli.cli.app import app
 from ratecli.config.report import PLOT_TYPES
-from ratecli.experiment import catalogue
-from ratecli.experiment.catalogue import LISTINGS, describable_names, describe
+from ratecli.experiment import registry
+from ratecli.experiment.registry import KINDS, describable_names, describe
 from ratecli.experiment.schema import file_schema
 from ratecli.rates import table
 from ratecli.rates.functions import FUNCTIONS
@@ -45,7 +45,7 @@ QUICK = [
     ["run", "--help"],
     ["predict", "--help"],
     ["filter", "--help"],
-    *(["ls", kind] for kind in LISTINGS),
+    *(["ls", kind] for kind in KINDS),
     *(["show", name] for name in SHOWN),
 ]
 
@@ -82,12 +82,12 @@ def test_quick_commands_import_nothing_slow(folder):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("kind", LISTINGS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_listings_are_tables_and_json(cli, kind):
     answer = cli("ls", kind, "--json")
     rows = json.loads(answer.out)
     assert (answer.code, answer.err) == (0, "")
-    assert rows == LISTINGS[kind]()
+    assert rows == KINDS[kind].rows()
     shown = cli("ls", kind)
     assert shown.code == 0
     assert all(row["name"] in shown.out for row in rows)
@@ -116,13 +116,13 @@ def test_the_schema_is_printed(cli):
 
 
 def test_everything_is_listed():
-    listed = {kind: [row["name"] for row in listing()] for kind, listing in LISTINGS.items()}
+    listed = {kind: [row["name"] for row in each.rows()] for kind, each in KINDS.items()}
     metrics = (table.RATES, table.COMPOSITES, table.MEASURES, table.RANKINGS, table.BALANCE_METRICS)
     assert listed["metrics"] == [name for kind in metrics for name in kind]
     assert listed["functions"] == [*FUNCTIONS, *table.TEMPLATES, table.OF, *table.ARGUMENTS]
     assert listed["algorithms"] == list(all_algorithms())
     assert listed["plots"] == list(PLOT_TYPES)
-    synonyms = [each for row in LISTINGS["metrics"]() for each in row["synonyms"]]
+    synonyms = [each for row in registry.list_metrics() for each in row["synonyms"]]
     assert sorted(synonyms) == sorted(table.SYNONYMS)
 
 
@@ -130,8 +130,8 @@ def test_everything_is_listed():
 def kept_listings():
     """List keys and options once, which takes most of the time of `show`."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("list_keys", "list_options"):
-            patch.setattr(catalogue, name, cache(getattr(catalogue, name)))
+        for name in ("list_keys", "_options", "list_models"):
+            patch.setattr(registry, name, cache(getattr(registry, name)))
         yield
 
 
@@ -219,7 +219,7 @@ def test_an_internal_error_is_one_line(cli, monkeypatch):
     def broken():
         raise ZeroDivisionError("by nought")
 
-    monkeypatch.setitem(LISTINGS, "plots", broken)
+    monkeypatch.setitem(KINDS, "plots", registry.Kind("plot", broken))
     answer = cli("ls", "plots")
     assert answer.code == 70
     assert answer.err.startswith("internal error: ZeroDivisionError: by nought (")

@@ -20,9 +20,9 @@ from ratecli.config.dataset import DatasetSpec
 from ratecli.datasets import registry as sources
 from ratecli.datasets.load import load_entry_table
 from ratecli.experiment import options
-from ratecli.experiment.catalogue import describe
 from ratecli.experiment.meta import used_plugins
 from ratecli.experiment.prepare import check_available, check_file
+from ratecli.experiment.registry import describe
 from ratecli.rates import metrics
 from ratecli.rates.parser import parse_expression
 from ratecli.solvers import registry as solvers

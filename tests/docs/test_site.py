@@ -12,9 +12,10 @@ import pytest
 import typer.main
 
 from ratecli.cli.app import app
+from ratecli.codes import CODES
 from ratecli.config.experiment import json_schema
-from ratecli.errors import CODES
-from ratecli.experiment.catalogue import list_datasets, list_functions, list_metrics
+from ratecli.datasets.registry import list_sources
+from ratecli.experiment.registry import list_functions, list_metrics
 from ratecli.experiment.schema import option_schemas
 from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import STATUSES
@@ -119,7 +120,7 @@ def test_the_reference_contains_every_name(site):
         for name, option in option_schemas(algorithm).items():
             assert name in text["algorithms"]
             assert option["description"].split("`")[0] in text["algorithms"]
-    for row in list_datasets():
+    for row in list_sources():
         assert row["summary"] in text["datasets"]
     for code in CODES.values():
         assert code.code in text["errors"]

@@ -13,8 +13,9 @@ from nested import faults, parts
 
 from ratecli.config.document import Document
 from ratecli.datasets.sources import SOURCES
-from ratecli.experiment.catalogue import list_metrics, template_summaries, template_text
+from ratecli.experiment.registry import list_metrics
 from ratecli.experiment.schema import algorithm_notes, file_schema, option_schemas
+from ratecli.experiment.starters.templates import template_summaries, template_text
 from ratecli.solvers.registry import all_algorithms
 
 ROOT = Path(__file__).parents[2]

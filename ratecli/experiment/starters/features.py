@@ -16,13 +16,12 @@ from ratecli.datasets.columns import as_float_array, is_text
 from ratecli.datasets.notation import other_notation_error, spelled_numbers
 from ratecli.datasets.text_format import TextFormat
 from ratecli.experiment.starters.groups import Groups
-from ratecli.experiment.starters.notes import format_counts, format_rows, quoted
 from ratecli.experiment.starters.options import StarterOptions
+from ratecli.experiment.starters.text import format_rows, quoted
 from ratecli.rates.resolve import MIN_ROWS
 from ratecli.rates.sample import Floats
 from ratecli.rates.syntax import SPLITS, is_date
 
-MAX_FEATURES_SHOWN = 12
 FEW_DATES = 10
 """Up to this number of dates are categories, such as the days of cohorts."""
 MAX_CATEGORIES = 50
@@ -50,7 +49,6 @@ MIN_KNOWN_NUMBERS = 10
 """A numeric feature needs this many known values, so that the training rows have some."""
 OTHER_PARTS = "another column of train and test"
 GAPS = "some values are missing, and only the score is used"
-IN_USE = "decisions in use; to use them as a feature, too, copy the column under another name"
 
 
 @dataclass(frozen=True)
@@ -85,37 +83,14 @@ class Features:
         keys: dict[str, Any] = {
             "scores": [self.request.score] if self.request.score else [],
             "drop": [*self.hidden, *self.left_out],
-            "missing": "mean" if self._empty(numbers=True) else [],
+            "missing": "mean" if self.gaps() else [],
             "categorical": list(self.codes),
         }
         return {key: value for key, value in keys.items() if value != []}
 
-    def notes(self, label: Floats) -> Iterator[str]:
-        """Name the features, the other columns with the reasons, and what to check."""
-        if self.split_by:
-            yield f"split    {quoted(self.split_by)} says which rows to train and to test on"
-        if self.request.target and self.request.group:
-            yield "features include the groups: add them to drop to estimate without them"
-        if self.request.score:
-            return
-        names = [quoted(each) for each in self.used]
-        more = f", ... ({len(names)} in all)" if len(names) > MAX_FEATURES_SHOWN else ""
-        yield f"features {', '.join(names[:MAX_FEATURES_SHOWN])}{more}"
-        in_use = {self.request.deployed: IN_USE} if self.request.deployed else {}
-        for name, reason in {**self.left_out, **in_use}.items():
-            yield f"left out {quoted(name)}: {reason}"
-        for name in self.codes:
-            yield f"codes    {quoted(name)}: categories, not numbers"
-        for line in self._checks(names, label):
-            yield f"check    {line}"
-        if gaps := self._empty(numbers=True):
-            yield f"missing  {format_counts(gaps)}: set to the mean, and marked by a feature"
-        if unknown := self._empty(numbers=False):
-            yield f"missing  {format_counts(unknown)}: a category of its own"
-
-    def _checks(self, names: Sequence[str], label: Floats) -> Iterator[str]:
-        """Say which features, with quoted names, may be weights, codes or the label."""
-        for name in filter(WEIGHT.fullmatch, names):
+    def checks(self, label: Floats) -> Iterator[str]:
+        """Say which features may be weights, codes or the label."""
+        for name in filter(WEIGHT.fullmatch, map(quoted, self.used)):
             yield f"{name}: if it weighs rows, add `weight: {name}` to the data set"
         if codes := [quoted(str(name)) for name in self.used if self._may_be_codes(str(name))]:
             way = "if these numbers are codes, such as those of places, add them to categorical"
@@ -141,7 +116,7 @@ class Features:
         few = len(values) <= (MAX_CATEGORIES if same_width else FEW_CODES)
         return CODE.search(words) is not None or (sparse and few)
 
-    def _empty(self, *, numbers: bool) -> dict[str, int]:
+    def gaps(self, *, numbers: bool = True) -> dict[str, int]:
         """Return the number of empty cells of each column of numbers, or of texts, that has any."""
         empty = self.used.isna().sum()
         return {

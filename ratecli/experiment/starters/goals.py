@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.starters.options import StarterOptions
@@ -25,7 +27,8 @@ class StarterGoal:
     whole
         The expression without groups; "" if it needs groups.
     limit
-        The default limit; None for a tenth of the spread of a numeric label (mean square for mse).
+        The default limit; None, for numeric labels, for a tenth of the label's spread (mse: its
+        mean square).
     at_least
         Whether the limit is a lower bound.
     numbers
@@ -36,9 +39,9 @@ class StarterGoal:
 
     name: str
     means: str
-    by_groups: str
+    by_groups: str = ""
     whole: str = ""
-    limit: float | None = 0.05
+    limit: float | None = None
     at_least: bool = False
     numbers: bool = False
     rate: str = "selection_rate"
@@ -78,89 +81,16 @@ SYNONYMS = {
 """Other names of goals."""
 LIMIT_FACTORS = (4, 2, 1.5, 1, 0.5)
 """How far the swept limits are from a perfect value, in multiples of the target's distance."""
-_GOALS = (
-    StarterGoal(
-        "demographic-parity",
-        "The lowest selection rate of a group must be at least `limit` times the highest.",
-        "demographic_parity_ratio(by={by})",
-        limit=0.8,
-        at_least=True,
-    ),
-    StarterGoal(
-        "equal-opportunity",
-        "True positive rates of groups may differ by at most `limit`.",
-        "equal_opportunity_difference(by={by})",
-        rate="tpr",
-    ),
-    StarterGoal(
-        "predictive-equality",
-        "False positive rates of groups may differ by at most `limit`.",
-        "max_gap(fpr, by={by})",
-        rate="fpr",
-    ),
-    StarterGoal(
-        "equalized-odds",
-        "True and false positive rates of groups may differ by at most `limit`.",
-        "equalized_odds_difference(by={by})",
-        rate="tpr",
-    ),
-    StarterGoal(
-        "predictive-parity",
-        "Precisions of groups may differ by at most `limit`.",
-        "predictive_parity_difference(by={by})",
-        rate="precision",
-    ),
-    StarterGoal(
-        "recall",
-        "The recall, of each group if there are groups, must be at least `limit`.",
-        "min(recall, by={by})",
-        "recall",
-        limit=0.8,
-        at_least=True,
-        rate="recall",
-    ),
-    StarterGoal(
-        "precision",
-        "The precision, of each group if there are groups, must be at least `limit`.",
-        "min(precision, by={by})",
-        "precision",
-        limit=0.8,
-        at_least=True,
-        rate="precision",
-    ),
-    StarterGoal(
-        "selection-rate",
-        "At most a share `limit` of all decisions may be positive, whatever the groups.",
-        "",
-        "selection_rate",
-        limit=0.2,
-    ),
-    StarterGoal(
-        "churn",
-        "At most a share `limit` of decisions may differ from those of the model in use.",
-        "",
-        "churn",
-    ),
-    StarterGoal(
-        "mean-error-difference",
-        "Mean errors (estimate minus label) of groups may differ by at most `limit`.",
-        "max_gap(mean_error, by={by})",
-        limit=None,
-        numbers=True,
-        rate="mean_error",
-    ),
-    StarterGoal(
-        "mse",
-        "The mean squared error, of each group if there are groups, may be at most `limit`.",
-        "max(mse, by={by})",
-        "mse",
-        limit=None,
-        numbers=True,
-        rate="mse",
-    ),
-)
-GOALS = {goal.name: goal for goal in _GOALS}
+_FILE = Path(__file__).with_suffix(".toml")
+GOALS = {
+    name: StarterGoal(name, **row) for name, row in tomllib.loads(_FILE.read_text("utf-8")).items()
+}
 """Goals of `ratecli init --goal`; the first of each kind of label is the default."""
+
+
+def goal_meanings() -> dict[str, str]:
+    """Return what each goal requires, by name."""
+    return {name: goal.means.replace("`limit`", "LIMIT") for name, goal in GOALS.items()}
 
 
 def find_goals(request: StarterOptions, spread: float) -> list[StarterGoal]:

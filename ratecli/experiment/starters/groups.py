@@ -16,8 +16,8 @@ import pandas as pd
 from ratecli.datasets.columns import as_array, as_float_array, is_text
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.slice_columns import SliceColumns
-from ratecli.experiment.starters.notes import format_counts, format_rows, quoted
 from ratecli.experiment.starters.options import StarterOptions
+from ratecli.experiment.starters.text import format_counts, format_rows, quoted
 from ratecli.rates.expression import Slice
 from ratecli.rates.resolve import MAX_GROUPS, MIN_ROWS, cut_groups
 from ratecli.rates.sample import Mask

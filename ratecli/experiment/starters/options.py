@@ -9,7 +9,11 @@ from pathlib import Path
 
 from ratecli.datasets.text_format import FORMAT_KEYS
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.experiment.catalogue import DEFAULT_TEMPLATE, template_summaries, template_text
+from ratecli.experiment.starters.templates import (
+    DEFAULT_TEMPLATE,
+    template_summaries,
+    template_text,
+)
 from ratecli.rates.syntax import parse_number
 
 OWN_DATA = "own-data"
@@ -89,62 +93,42 @@ class StarterOptions:
             message = f"'{label}' cannot be both the label and the group, score or decisions in use"
             raise FaultError(Diagnostic("E411", message, "name another column"))
 
-    def make_starter(self) -> Starter:
-        """Return the starter file.
-
-        Raises
-        ------
-        FaultError
-            E104 for options that exclude or require others, and for an unknown template; for an own
-            table see `own_table_starter`.
-        """
+    def check_path(self) -> None:
+        """Raise E104 if the path is a number, such as the limit of a goal without quotes."""
         if self.goal and math.isfinite(parse_number(self.path.name)):
             hint = f"put the goal in quotes: --goal '{self.goal[-1]} {self.path.name}'"
-            raise _refusal(f"'{self.path.name}' is a number, not the name of a file", hint)
-        if self.data is None:
-            return Starter(template_text(self._checked_template()))
-        # pandas and scikit-learn are slow to import
-        from ratecli.experiment.starters.own_table import own_table_starter  # noqa: PLC0415
+            raise refusal(f"'{self.path.name}' is a number, not the name of a file", hint)
 
-        self._check_table_options()
-        return own_table_starter(self)
-
-    def _checked_template(self) -> str:
-        """Return the name of the template; raise E104 if it is unknown or needs a table."""
+    def template_starter(self) -> Starter:
+        """Return the template; raise E104 if it is unknown or an option needs a table."""
+        self.check_path()
         needing = ("label", "target", "group", "goal", "score", "deployed", "positive")
         for name in (*needing, *FORMAT_KEYS):
             if getattr(self, name):
-                raise _refusal(f"--{name} needs a table", "add --data CSV")
+                raise refusal(f"--{name} needs a table", "add --data CSV")
         name, known = self.template or DEFAULT_TEMPLATE, template_summaries()
         if name == OWN_DATA:
-            raise _refusal(f"the template '{OWN_DATA}' needs a table", f"write {OWN_DATA_USAGE}")
+            raise refusal(f"the template '{OWN_DATA}' needs a table", f"write {OWN_DATA_USAGE}")
         if name not in known:
             hint = did_you_mean(name, [*known, OWN_DATA], "templates")
-            raise _refusal(f"no template is called '{name}'", hint)
-        return name
+            raise refusal(f"no template is called '{name}'", hint)
+        return Starter(template_text(name))
 
-    def _check_table_options(self) -> None:
-        """Raise E104 if options for an own table contradict each other, or some are missing."""
+    def check_table_options(self) -> None:
+        """Raise E104 if options for an own table contradict each other."""
+        self.check_path()
         if self.template not in {None, OWN_DATA}:
             hint = "leave out --data or --template"
-            raise _refusal(f"--data is for the template '{OWN_DATA}', not '{self.template}'", hint)
+            raise refusal(f"--data is for the template '{OWN_DATA}', not '{self.template}'", hint)
         if self.label and self.target:
             hint = "give --label for two classes, or --target for numbers"
-            raise _refusal("--label and --target exclude each other", hint)
+            raise refusal("--label and --target exclude each other", hint)
         for name in ("score", "deployed"):
             if self.target and getattr(self, name):
                 hint = "leave it out, or use --label"
-                raise _refusal(f"--{name} is for labels of two classes", hint)
-        if not (self.label or self.target) or not (self.group or self.goal):
-            # pandas and scikit-learn are slow to import
-            from ratecli.experiment.starters.own_table import sniff_table  # noqa: PLC0415
-
-            _, frame, _ = sniff_table(self)
-            columns = [str(name) for name in frame.columns]
-            self.check_columns(columns)
-            needed = "--data needs --label or --target COLUMN, and --group COLUMN or --goal NAME"
-            raise _refusal(needed, f"columns: {', '.join(columns[:20])}")
+                raise refusal(f"--{name} is for labels of two classes", hint)
 
 
-def _refusal(message: str, hint: str) -> FaultError:
+def refusal(message: str, hint: str) -> FaultError:
+    """Return an E104."""
     return FaultError(Diagnostic("E104", message, hint))

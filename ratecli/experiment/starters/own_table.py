@@ -1,6 +1,6 @@
-"""Writes a starter experiment for a user's table, from its columns and values.
+"""A starter experiment on the user's own table: `ratecli init --data t.csv --label y --group sex`.
 
-Every assumption is reported as a note.
+The table is read as a run reads it; a run would accept the written file as it is.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from scipy.special import ndtri
 
 from ratecli.config.document import Document
@@ -25,14 +26,14 @@ from ratecli.datasets.files import check_is_file, read_errors
 from ratecli.datasets.notation import sniff_notation
 from ratecli.datasets.text_format import FORMAT_KEYS, PLAIN, TextFormat, sniff_format
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.catalogue import STARTERS
 from ratecli.experiment.choices import use_and_limits_of, use_of
 from ratecli.experiment.prepare import prepare_document
-from ratecli.experiment.starters.features import Features, find_features
+from ratecli.experiment.starters.features import find_features
 from ratecli.experiment.starters.goals import StarterGoal, find_goals
 from ratecli.experiment.starters.groups import Groups, find_groups, group_notes
-from ratecli.experiment.starters.notes import format_rows, quoted
-from ratecli.experiment.starters.options import Starter, StarterOptions
+from ratecli.experiment.starters.options import Starter, StarterOptions, refusal
+from ratecli.experiment.starters.templates import FOLDER
+from ratecli.experiment.starters.text import format_counts, format_rows, quoted
 from ratecli.rates.sample import Floats
 from ratecli.rates.syntax import quote
 from ratecli.rates.table import MEASURES
@@ -46,8 +47,6 @@ TRAIN_SHARE = 2 / 3
 """Share of the rows that the starter file trains on."""
 MAX_COLUMNS = 10
 """With more metrics, the table of the results leaves out the rates of groups."""
-DROPPED = """
-    # Columns under `drop` are not features; constraints and metrics can still use them."""
 SNIFFED_ROWS = 100_000
 """Rows whose numbers show which signs the table uses."""
 BOOLEAN_LABELS = {"0", "1", "-1", "false", "true"}
@@ -60,36 +59,71 @@ def own_table_starter(request: StarterOptions) -> Starter:
     Raises
     ------
     FaultError
-        E104, E404, E405 if the file is not a table, E104 for an unknown goal; E205 for a missing
-        column; E406 for a label that does not have two values or whose positive value is unclear;
-        E411 for a column that defines no groups. Anything else that keeps the table from a run
-        raises the same error as the run.
+        E104, E404, E405 if the file is not a table, E104 for an unknown goal and for options that
+        exclude or require others; E205 for a missing column; E406 for a label that does not have
+        two values or whose positive value is unclear; E411 for a column that defines no groups.
+        Anything else that keeps the table from a run raises the same error as the run.
     """
-    form, frame, format_notes = sniff_table(request)
-    request.check_columns(list(frame.columns))
-    keys, notes, label = _label_keys(frame[request.columns[0]], request)
+    request.check_table_options()
+    form, frame, unsure = sniff_table(request)
+    columns = [str(name) for name in frame.columns]
+    request.check_columns(columns)
+    if not (request.label or request.target) or not (request.group or request.goal):
+        needed = "--data needs --label or --target COLUMN, and --group COLUMN or --goal NAME"
+        raise refusal(needed, f"columns: {', '.join(columns[:20])}")
+    label_keys, label_note, label = _label_keys(frame[request.columns[0]], request)
     goals = find_goals(request, float(np.nanstd(label)))
     groups = find_groups(frame, request)
     features = find_features(frame, request, groups, form)
-    keys = {**form.stated(), **keys}
     algorithms = _algorithms(request, goals, frame)
-    entry = _entry_lines(keys | features.keys(), features)
-    text = _write_starter(request, entry, goals, groups, algorithms)
-    notes = [*format_notes, *notes]
-    notes += [f"groups   {line}" for line in group_notes(frame, request, groups)]
-    notes += features.notes(label)
-    if request.goal or request.target:
-        notes += [f"goal     {goal}: {goal.requirement()}" for goal in goals]
-    notes += [f"check    {line}" for line in _strict_goals(goals, groups, label)]
-    algorithm, why = list(algorithms.items())[-1]
-    notes.append(f"chosen   {algorithm}: {'the choice ' * why.startswith('if ')}{why}")
-    if named := _alternatives(request, algorithms):
-        notes.append(f"others   {' and '.join(named)}: see the comments in the file")
-    return Starter(text, tuple(notes), _check_starter(text, request.path))
+    # models trained here do not use the groups
+    others = ("post_shift",) if request.group and algorithms[-1][0] == "mixture" else ()
+    several = len(goals) > 1
+    question = f"What {'do' if several else 'does'} the goal{'s' * several}"
+    current = {"column": request.deployed, "positive": request.deployed_positive}
+    facts = _rules_and_metrics(request, goals, groups) | {
+        "request": request,
+        "form": form,
+        "unsure": unsure,
+        "question": f"{question} {' and '.join(map(str, goals))} cost?",
+        "slug": re.sub(r"[^a-z0-9._-]+", "-", request.path.stem.lower()).strip("-._")[:60]
+        or "my-table",
+        "path": _relative_table_path(request),
+        "keys": {**form.stated(), **label_keys, **features.keys()},
+        "names": [str(name) for name in features.used],
+        "features": features,
+        "feature_checks": list(features.checks(label)) if not request.score else [],
+        "groups": groups,
+        "group_notes": list(group_notes(frame, request, groups)),
+        "label_note": label_note,
+        "goals": goals,
+        "strict_goals": list(_strict_goals(goals, groups, label)),
+        "deployed": {key: value for key, value in current.items() if value},
+        "algorithms": algorithms,
+        "alternatives": {name: use_and_limits_of(name) for name in others},
+    }
+    text = _environment().get_template("own-table.yaml.jinja").render(facts)
+    notes = _environment().get_template("own-table.notes.jinja").render(facts)
+    return Starter(text, tuple(notes.rstrip("\n").split("\n")), _check_starter(text, request.path))
 
 
-def sniff_table(request: StarterOptions) -> tuple[TextFormat, pd.DataFrame, list[str]]:
-    """Return the format of the table, as far as options do not state it, its columns, and notes.
+def _environment() -> Environment:
+    found = Environment(  # noqa: S701  the files are no HTML
+        loader=FileSystemLoader(FOLDER),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    found.filters |= {"yaml": _yaml, "quoted": quoted, "counts": format_counts}
+    found.filters["safe_text"] = terminal_safe
+    return found
+
+
+def sniff_table(request: StarterOptions) -> tuple[TextFormat, pd.DataFrame, str]:
+    """Return the format of the table, as far as options do not state it, its columns, and a note.
+
+    The note says what is unsure about the notation of numbers; "" if nothing is.
 
     Raises
     ------
@@ -110,47 +144,39 @@ def sniff_table(request: StarterOptions) -> tuple[TextFormat, pd.DataFrame, list
         if own.is_text_type(first.column(name).type)
     }
     form, unsure = sniff_notation(words, form, given, file.separator)
-    notes = [f"check    {unsure}"] * bool(unsure)
-    if keys := form.stated():
-        notes.insert(0, f"format   {', '.join(f'{k} {quoted(v)}' for k, v in keys.items())}")
-    return form, own.read_own_table(replace(file, form=form)), notes
+    return form, own.read_own_table(replace(file, form=form)), unsure
 
 
 def _algorithms(
     request: StarterOptions, goals: Sequence[StarterGoal], frame: pd.DataFrame
-) -> dict[str, str]:
-    """Return the algorithms to run and why, the chosen one last."""
-    baseline = not request.score or _are_probabilities(frame[request.score])
-    return dict([("unconstrained", "")] * baseline + [_algorithm(request, goals)])
+) -> list[tuple[str, dict[str, Any], str]]:
+    """Return the algorithms to run, with their options and why, the chosen one last.
 
-
-def _algorithm(request: StarterOptions, goals: Sequence[StarterGoal]) -> tuple[str, str]:
-    """Return the algorithm to use and why. Models trained here do not use the groups."""
+    Without a score, the baseline is the kind of model that the others train.
+    """
     compares = bool(request.group) and any(goal.by_groups for goal in goals)
+    score: dict[str, Any] = {"model": {"score": request.score}} if request.score else {}
+    chosen = "post_shift"
     if request.target:
-        name = "least_squares"
-    elif compares and request.score:
-        name = "post_shift"
+        chosen = "least_squares"
     elif not request.score and (compares or any(goal.name == "churn" for goal in goals)):
-        name = "mixture"
-    else:
-        return "post_shift", "thresholds on the score of a model"
-    return name, use_of(name)
-
-
-def _alternatives(request: StarterOptions, algorithms: Iterable[str]) -> tuple[str, ...]:
-    """Return the algorithms that comments of the file name beside the chosen one."""
-    return ("post_shift",) if request.group and "mixture" in algorithms else ()
+        chosen = "mixture"
+    why = use_of(chosen)
+    if chosen == "post_shift" and not (compares and request.score):
+        why = "thresholds on the score of a model"
+    found = [(chosen, score, why)]
+    if not request.score or _are_probabilities(frame[request.score]):
+        loss = {"loss": "squared" if request.target else "logistic"}
+        found.insert(0, ("unconstrained", score or loss, ""))
+    return found
 
 
 def _are_probabilities(column: pd.Series) -> bool:
     return not is_text(column) and bool(column.between(0, 1).all())
 
 
-def _label_keys(
-    column: pd.Series, request: StarterOptions
-) -> tuple[dict[str, Any], list[str], Floats]:
-    """Return the keys of the data set about its label, notes on it, and the labels (n,)."""
+def _label_keys(column: pd.Series, request: StarterOptions) -> tuple[dict[str, Any], str, Floats]:
+    """Return the keys of the data set about its label, a note on it, and the labels (n,)."""
     name = f"label    {quoted(request.columns[0])}"
     if request.target:
         label = read_number(column, request.target, (-math.inf, math.inf))
@@ -168,7 +194,7 @@ def _label_keys(
         keys = {"positive": positive}
     if unlabelled := int(np.isnan(label).sum()):
         note += f"; {format_rows(unlabelled)} without a label"
-    return keys, [note], label
+    return keys, note, label
 
 
 def _label_values(column: pd.Series, request: StarterOptions) -> tuple[str, str]:
@@ -229,74 +255,32 @@ def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
     return tuple(dict.fromkeys(shown))
 
 
-def _entry_lines(keys: Mapping[str, Any], features: Features) -> str:
-    """Return the lines of the data set's keys, with the reason for each column that is left out."""
-    reasons = [f"\n    # {quoted(name)}: {why}" for name, why in features.left_out.items()]
-    split = _yaml({"by": features.split_by}) if features.split_by else "{train: 2/3, test: 1/3}"
-    dropped = DROPPED * ("drop" in keys) + terminal_safe("".join(reasons))
-    return f"{_yaml_lines(keys, 4)}{dropped}\n    split: {split}"
-
-
-def _write_starter(
-    request: StarterOptions,
-    keys: str,
-    goals: Sequence[StarterGoal],
-    groups: Groups,
-    algorithms: Mapping[str, str],
-) -> str:
-    columns = [quote(each) for each in request.group]
-    joint = len(columns) > 1 or groups.left_out
-    by = f"[{', '.join(columns)}]" if joint else "".join(columns)
-    rate, error = goals[0].rate, "mse" if request.target else "error"
+def _rules_and_metrics(
+    request: StarterOptions, goals: Sequence[StarterGoal], groups: Groups
+) -> dict[str, Any]:
+    """Return the constraints and metrics by name, and those that tables and plots show."""
+    by = ", ".join(quote(each) for each in request.group)
+    by = f"[{by}]" if len(request.group) > 1 or groups.left_out else by
+    error = "mse" if request.target else "error"
     rules, metrics = dict[str, str](), {error: error}
     for goal in goals:
-        measure = ((columns and goal.by_groups) or goal.whole).format(by=by)
+        measure = ((by and goal.by_groups) or goal.whole).format(by=by)
         rule, shown = goal.name.replace("-", "_"), measure.partition("(")[0]
         shown = shown if shown in MEASURES else rule if rule != error else f"largest_{error}"
         rules[rule] = goal.rule(measure, goal.limit_text if rules else "limit")
         metrics |= {shown: measure} if measure != error else {}
     metrics |= {"churn": "churn"} if request.deployed else {}
+    rate = goals[0].rate
     of_groups = {f"{rate}_{group}": f"{rate}[{group}]" for group in groups.conditions}
-    columns_shown = [*metrics, *(of_groups if len(metrics | of_groups) <= MAX_COLUMNS else ())]
+    columns = [*metrics, *(of_groups if len(metrics | of_groups) <= MAX_COLUMNS else ())]
     metrics |= of_groups
-    # without a score, the baseline is the kind of model that the others train
-    options: dict[str, Any] = {
-        "unconstrained": {"loss": "squared" if request.target else "logistic"}
+    return {
+        "error": error,
+        "rules": rules,
+        "metrics": metrics,
+        "columns": [*columns, *(f"violation.{rule}" for rule in rules)],
+        "shown": [*metrics, "limit"][1],
     }
-    if request.score:
-        options = {name: {"model": {"score": request.score}} for name in algorithms}
-    entries = [
-        f"  - {_yaml({each: options[each]} if each in options else each)}"
-        + f"  # {why}" * bool(why)
-        for each, why in algorithms.items()
-    ]
-    alternatives = _alternatives(request, algorithms)
-    entries += [f"  # - {each}  # {use_and_limits_of(each)}" for each in alternatives]
-    target, several = goals[0], len(goals) > 1
-    question = f"What {'do' if several else 'does'} the goal{'s' * several}"
-    current = {"column": request.deployed, "positive": request.deployed_positive}
-    current = {key: value for key, value in current.items() if value}
-    deployed = f"\ndeployed: {_yaml(current)}\n" if request.deployed else ""
-    template = (STARTERS / "own-table.yaml.template").read_text("utf-8")
-    return template.format(
-        slug=_slug(request.path.stem),
-        question=f"{question} {' and '.join(map(str, goals))} cost?",
-        path=_yaml(_relative_table_path(request)),
-        label=_yaml(request.columns[0]),
-        keys=keys,
-        bins=f"\nbins:\n{_yaml_lines(groups.bins)}\n" if groups.bins else "",
-        groups=f"\ngroups:\n{_yaml_lines(groups.conditions)}\n" if groups.conditions else "",
-        deployed=deployed,
-        means="\n# ".join([target.means, *(goal.requirement() for goal in goals[1:])]),
-        error=error,
-        rules=_yaml_lines(rules),
-        limits=_yaml(target.limits()),
-        target=target.limit_text,
-        algorithms="\n".join(entries),
-        metrics=_yaml_lines(metrics),
-        columns=", ".join([*columns_shown, *(f"violation.{rule}" for rule in rules)]),
-        shown=[*metrics, "limit"][1],
-    )
 
 
 def _relative_table_path(request: StarterOptions) -> str:
@@ -304,14 +288,6 @@ def _relative_table_path(request: StarterOptions) -> str:
     assert request.data is not None
     folder, table = request.path.absolute().parent, request.data.absolute()
     return table.relative_to(folder).as_posix() if table.is_relative_to(folder) else str(table)
-
-
-def _slug(stem: str) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:60] or "my-table"
-
-
-def _yaml_lines(values: Mapping[str, Any], indent: int = 2) -> str:
-    return "\n".join(f"{' ' * indent}{name}: {_yaml(value)}" for name, value in values.items())
 
 
 def _yaml(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Formatting of names and counts in the notes that `ratecli init` prints."""
+"""Formatting of names and counts in starter files and in the notes that `ratecli init` prints."""
 
 from __future__ import annotations
 
