@@ -37,36 +37,29 @@ class AlgorithmSpec(Spec):
 
     model_config = ConfigDict(extra="allow")
 
-    name: NameText = Field(description="The algorithm; `ratecli ls algorithms` lists them.")
-    label: NameText = Field(
-        alias="as", description="The name of its results; default: the algorithm's."
-    )
-    holds: Holds | None = Field(
-        None, description="The rows on which constraints must hold; default: as in the file."
-    )
-    level: Level | None = Field(
-        None, description="The probability with which they must hold; default: as in the file."
-    )
-    safety: AlgorithmSafety = Field(
-        None,
-        description="Keys that override the file's safety test, a test for this algorithm alone "
-        "if the file has none, or false for no test.",
-    )
-    filter: StrictFlag = Field(
-        default=True, description="false: this algorithm is trained on unfiltered rows."
-    )
-    tune: TunedValues | None = Field(
-        None,
-        description="Values to try: of options, of the penalty `l2` of a linear model and of "
-        "parameters of other models, by name. Of all "
-        "combinations, the one with the smallest objective that satisfies the constraints on "
-        "validation rows is chosen, or without such rows, in 5 folds of the training rows.",
-    )
-    sweep: Sweep | None = Field(
-        None,
-        description="What varies for this algorithm only, in addition to the experiment's sweep. "
-        "A name that is one of its options sets it.",
-    )
+    name: NameText
+    """The algorithm; `ratecli ls algorithms` lists them."""
+    label: NameText = Field(alias="as")
+    """The name of its results; default: the algorithm's."""
+    holds: Holds | None = None
+    """The rows on which constraints must hold; default: as in the file."""
+    level: Level | None = None
+    """The probability with which they must hold; default: as in the file."""
+    safety: AlgorithmSafety = None
+    """Keys that override the file's safety test, a test for this algorithm alone if the file has
+    none, or false for no test.
+    """
+    filter: StrictFlag = True
+    """false: this algorithm is trained on unfiltered rows."""
+    tune: TunedValues | None = None
+    """Values to try: of options, of the penalty `l2` of a linear model and of parameters of other
+    models, by name. Of all combinations, the one with the smallest objective that satisfies the
+    constraints on validation rows is chosen, or without such rows, in 5 folds of the training rows.
+    """
+    sweep: Sweep | None = None
+    """What varies for this algorithm only, in addition to the experiment's sweep. A name that is
+    one of its options sets it.
+    """
 
     @property
     def options(self) -> dict[str, Any]:
@@ -96,7 +89,7 @@ class AlgorithmSpec(Spec):
     def __get_pydantic_json_schema__(
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        schema = handler.resolve_ref_schema(handler(core))
+        schema = handler.resolve_ref_schema(super().__get_pydantic_json_schema__(core, handler))
         keys = schema.pop("properties")
         for key in ("required", "additionalProperties", "type"):
             schema.pop(key, None)

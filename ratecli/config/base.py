@@ -66,9 +66,11 @@ def check_name(name: str, loc: Loc = (), *, key: bool = False) -> list[Diagnosti
 
 
 class Spec(BaseModel):
-    """A mapping in the file: immutable, without unknown keys."""
+    """A mapping in the file: immutable, without unknown keys. Docstrings describe its keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
     error_code: ClassVar[str | None] = None
     """The code of every error in the mapping; None: each has its own."""
 
@@ -92,6 +94,16 @@ class Spec(BaseModel):
             yield Diagnostic("E104", message, hint, loc=(present[1],), key=True)
         if not present:
             yield Diagnostic("E102", f"{LOCATION_MARK} needs one of {listed}", hint, key=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core)
+        for key in handler.resolve_ref_schema(schema).get("properties", {}).values():
+            if "description" in key:
+                key["description"] = " ".join(key["description"].split())
+        return schema
 
     @model_validator(mode="wrap")
     @classmethod

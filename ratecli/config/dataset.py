@@ -120,29 +120,24 @@ Sha256Text = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-fA-F
 class SplitSpec(Spec):
     """How rows are divided into train, validation and test."""
 
-    official: StrictFlag | None = Field(
-        None, description="Use the source's own split (default if it has one)."
-    )
-    train: FractionField | None = Field(None, description="Fraction of rows to train on.")
-    validation: FractionField | None = Field(
-        None,
-        description="Fraction of rows to tune on; with an official split, of its training rows.",
-    )
-    test: FractionField | None = Field(None, description="Fraction of rows to test on.")
-    stratify: ColumnNames | None = Field(
-        None, description="Columns whose values have the same shares in every part."
-    )
-    by: ColumnName | None = Field(
-        None, description="A column that contains train, validation or test for each row."
-    )
-    order: ColumnName | None = Field(
-        None,
-        description="A column of dates or numbers: rows with the largest values are the test set, "
-        "those before them the validation set. Rows with equal values are in the same part.",
-    )
-    seed: SeedNumber | None = Field(
-        None, description="Seed of one split for all seeds of the experiment."
-    )
+    official: StrictFlag | None = None
+    """Use the source's own split (default if it has one)."""
+    train: FractionField | None = None
+    """Fraction of rows to train on."""
+    validation: FractionField | None = None
+    """Fraction of rows to tune on; with an official split, of its training rows."""
+    test: FractionField | None = None
+    """Fraction of rows to test on."""
+    stratify: ColumnNames | None = None
+    """Columns whose values have the same shares in every part."""
+    by: ColumnName | None = None
+    """A column that contains train, validation or test for each row."""
+    order: ColumnName | None = None
+    """A column of dates or numbers: rows with the largest values are the test set, those before
+    them the validation set. Rows with equal values are in the same part.
+    """
+    seed: SeedNumber | None = None
+    """Seed of one split for all seeds of the experiment."""
 
     @property
     def column(self) -> str | None:
@@ -169,10 +164,10 @@ DEFAULT_SPLIT = SplitSpec()
 class EstimatedPropensity(Spec):
     """A propensity that is estimated."""
 
-    estimate: ModelChoice = Field(
-        description="The classifier of actions, fitted to the training rows: its name, or "
-        "`{name: {parameter: value}}`."
-    )
+    estimate: ModelChoice
+    """The classifier of actions, fitted to the training rows: its name, or `{name: {parameter:
+    value}}`.
+    """
 
 
 KERNEL_FEATURES = "features: {kernel: ...}"
@@ -181,20 +176,16 @@ KERNEL_FEATURES = "features: {kernel: ...}"
 class KernelSpec(Spec):
     """Features of a kernel of the encoded columns, drawn at random with the trial's seed."""
 
-    kernel: Literal["rbf"] = Field(
-        description="The kernel: `rbf` is the Gaussian, exp(-gamma |x - y|^2)."
-    )
-    components: Annotated[int, Strict(), Field(ge=1, le=MAX_COMPONENTS)] = Field(
-        500, description="Number of features, scikit-learn's RBFSampler."
-    )
-    gamma: Annotated[float, Field(gt=0)] | None = Field(
-        None,
-        description="Inverse squared width of the kernel; by default 1 / (number of encoded "
-        "columns * variance of their values), on training rows.",
-    )
-    columns: ColumnNames | None = Field(
-        None, description="The columns; by default all but label, weight and drop."
-    )
+    kernel: Literal["rbf"]
+    """The kernel: `rbf` is the Gaussian, exp(-gamma |x - y|^2)."""
+    components: Annotated[int, Strict(), Field(ge=1, le=MAX_COMPONENTS)] = 500
+    """Number of features, scikit-learn's RBFSampler."""
+    gamma: Annotated[float, Field(gt=0)] | None = None
+    """Inverse squared width of the kernel; by default 1 / (number of encoded columns * variance of
+    their values), on training rows.
+    """
+    columns: ColumnNames | None = None
+    """The columns; by default all but label, weight and drop."""
 
 
 def _validate_features(value: object) -> object:
@@ -230,13 +221,14 @@ def _validate_outcomes(value: object) -> object:
 class LoggedSpec(Spec):
     """Logged decisions with their outcomes, for rates such as `value(profit)`."""
 
-    action: ColumnName = Field(description="The column of actions: 1 and 0, or yes and no.")
+    action: ColumnName
+    """The column of actions: 1 and 0, or yes and no."""
     propensity: Annotated[
         ColumnName | Chance | EstimatedPropensity, BeforeValidator(_validate_propensity)
-    ] = Field(
-        description="The chance with which the log's policy took action 1: a column, a number, or "
-        "`{estimate: CLASSIFIER}`. For episodes, the chance of the action that was taken.",
-    )
+    ]
+    """The chance with which the log's policy took action 1: a column, a number, or `{estimate:
+    CLASSIFIER}`. For episodes, the chance of the action that was taken.
+    """
     outcomes: Annotated[
         dict[NameText, LabelRange],
         Field(
@@ -249,34 +241,25 @@ class LoggedSpec(Spec):
             | Annotated[tuple[NameText, ...], Field(min_length=1)],
         ),
     ]
-    max_weight: Annotated[float, Field(gt=1)] | None = Field(
-        None,
-        description="Larger importance weights count as this one. Values are biased where it has "
-        "an effect; certificates need it unless the propensity is a number.",
-    )
-    episode: ColumnName | None = Field(
-        None, description="The column that names the episode of a row, if rows are steps."
-    )
-    step: ColumnName | None = Field(
-        None, description="The column of numbers that order the steps of an episode."
-    )
-    discount: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="Factor of an outcome for each step before it; by default 1."
-    )
-    horizon: Annotated[int, Strict(), Field(ge=1, le=100_000)] | None = Field(
-        None,
-        description="The largest possible number of steps, which certificates of returns use.",
-    )
-    fourier: Annotated[int, Strict(), Field(ge=0, le=9)] | None = Field(
-        None,
-        description="Order of the Fourier basis of a policy's features; by default 0, the features "
-        "and a constant.",
-    )
-    outcome_model: ModelChoice | None = Field(
-        None,
-        description="The regressor of outcomes for value_doubly_robust, fitted to the training "
-        "rows of each action; by default Ridge.",
-    )
+    max_weight: Annotated[float, Field(gt=1)] | None = None
+    """Larger importance weights count as this one. Values are biased where it has an effect;
+    certificates need it unless the propensity is a number.
+    """
+    episode: ColumnName | None = None
+    """The column that names the episode of a row, if rows are steps."""
+    step: ColumnName | None = None
+    """The column of numbers that order the steps of an episode."""
+    discount: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Factor of an outcome for each step before it; by default 1."""
+    horizon: Annotated[int, Strict(), Field(ge=1, le=100_000)] | None = None
+    """The largest possible number of steps, which certificates of returns use."""
+    fourier: Annotated[int, Strict(), Field(ge=0, le=9)] | None = None
+    """Order of the Fourier basis of a policy's features; by default 0, the features and a constant.
+    """
+    outcome_model: ModelChoice | None = None
+    """The regressor of outcomes for value_doubly_robust, fitted to the training rows of each
+    action; by default Ridge.
+    """
 
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
@@ -334,109 +317,76 @@ class LoggedSpec(Spec):
 class DatasetSpec(Spec):
     """A data set: a registered source by its name, or a table by its path."""
 
-    source: ColumnName | None = Field(
-        None, description="A registered source; `ratecli ls datasets` lists them."
-    )
-    path: ColumnName | None = Field(
-        None, description="Your own table, relative to the folder of this file."
-    )
-    preparation: ColumnName | None = Field(
-        None, description="Which of the source's preparations to use."
-    )
-    rows: Annotated[int, Strict(), Field(ge=1)] | None = Field(
-        None, description="How many rows to generate (generated sources)."
-    )
-    seed: SeedNumber | None = Field(
-        None, description="Seed of the generated rows (generated sources)."
-    )
-    vectors: ColumnName | None = Field(
-        None,
-        description="A file of word vectors, relative to the folder of this file (text sources).",
-    )
-    format: Literal["csv", "parquet"] | None = Field(
-        None, description="The table's format; by default taken from the path's ending."
-    )
-    separator: Character | None = Field(
-        None, description="The character between the columns of a CSV file."
-    )
-    decimal: Literal[".", ","] | None = Field(
-        None, description="The decimal sign of numbers in text; by default a point."
-    )
-    thousands: Literal["", ",", ".", " ", "'"] | None = Field(
-        None,
-        description="The sign between the thousands of numbers in text; by default there is none. "
-        "A space stands for all kinds of spaces.",
-    )
-    encoding: ColumnName | None = Field(
-        None,
-        description="The encoding of a CSV file, such as utf-16, cp1252 or latin-1; by default "
-        "utf-8.",
-    )
-    stream: StrictFlag | None = Field(
-        None,
-        description="Read a table larger than memory piece by piece: a file, or a folder of files. "
-        "`unconstrained` and `three_player` train on it.",
-    )
-    sha256: Sha256Text | None = Field(None, description="The file must have this SHA-256.")
-    label: ColumnName | None = Field(
-        None,
-        description=(
-            "The label's column; without it, all rows count as unlabelled. In all columns, a value "
-            "is missing if it is empty, `?`, `NA`, `N/A`, `#N/A`, `<NA>`, `NaN`, `NaT` or `null` "
-            "(in upper or lower case), or `None`."
-        ),
-    )
-    positive: ScalarValue | None = Field(
-        None, description="The label's value that counts as positive."
-    )
-    target: Literal["classes", "number"] | None = Field(
-        None,
-        description="Whether the label is one of two classes (default) or a number, for mse and "
-        "mean_error.",
-    )
-    label_range: LabelRange | None = Field(
-        None,
-        description="Smallest and largest possible label (null if unknown), for safety tests of "
-        "target: number.",
-    )
-    features: Annotated[ColumnNames | KernelSpec | None, BeforeValidator(_validate_features)] = (
-        Field(
-            None,
-            description="Columns the classifier sees; by default all but label, weight and drop. "
-            "`{kernel: rbf, components: 500}` gives linear models features of a kernel of them.",
-        )
-    )
-    drop: ColumnNames | None = Field(
-        None, description="Columns that are not features; slices can use them."
-    )
-    weight: ColumnName | None = Field(None, description="The column of row weights.")
-    categorical: ColumnNames | None = Field(
-        None, description="Number columns to read as categories."
-    )
-    missing: Literal["error", "mean"] | None = Field(
-        None,
-        description="How to treat missing numbers of features: as an error (default), or as the "
-        "mean of the training rows, with a feature `COLUMN=(missing)` that marks them.",
-    )
-    split: SplitSpec | None = Field(
-        None,
-        description="How rows are divided; by default the official split, else 2/3 train and "
-        "1/3 test.",
-    )
-    levels: Annotated[int, Strict(), Field(ge=2, le=MAX_LEVELS)] | None = Field(
-        None,
-        description="The number of thresholds: each row is repeated for every level, in one part "
-        "of the split, with a numeric column `level` from 0 for slices and a bias of its own.",
-    )
+    source: ColumnName | None = None
+    """A registered source; `ratecli ls datasets` lists them."""
+    path: ColumnName | None = None
+    """Your own table, relative to the folder of this file."""
+    preparation: ColumnName | None = None
+    """Which of the source's preparations to use."""
+    rows: Annotated[int, Strict(), Field(ge=1)] | None = None
+    """How many rows to generate (generated sources)."""
+    seed: SeedNumber | None = None
+    """Seed of the generated rows (generated sources)."""
+    vectors: ColumnName | None = None
+    """A file of word vectors, relative to the folder of this file (text sources)."""
+    format: Literal["csv", "parquet"] | None = None
+    """The table's format; by default taken from the path's ending."""
+    separator: Character | None = None
+    """The character between the columns of a CSV file."""
+    decimal: Literal[".", ","] | None = None
+    """The decimal sign of numbers in text; by default a point."""
+    thousands: Literal["", ",", ".", " ", "'"] | None = None
+    """The sign between the thousands of numbers in text; by default there is none. A space stands
+    for all kinds of spaces.
+    """
+    encoding: ColumnName | None = None
+    """The encoding of a CSV file, such as utf-16, cp1252 or latin-1; by default utf-8."""
+    stream: StrictFlag | None = None
+    """Read a table larger than memory piece by piece: a file, or a folder of files. `unconstrained`
+    and `three_player` train on it.
+    """
+    sha256: Sha256Text | None = None
+    """The file must have this SHA-256."""
+    label: ColumnName | None = None
+    """The label's column; without it, all rows count as unlabelled. In all columns, a value is
+    missing if it is empty, `?`, `NA`, `N/A`, `#N/A`, `<NA>`, `NaN`, `NaT` or `null` (in upper or
+    lower case), or `None`.
+    """
+    positive: ScalarValue | None = None
+    """The label's value that counts as positive."""
+    target: Literal["classes", "number"] | None = None
+    """Whether the label is one of two classes (default) or a number, for mse and mean_error."""
+    label_range: LabelRange | None = None
+    """Smallest and largest possible label (null if unknown), for safety tests of target: number."""
+    features: Annotated[ColumnNames | KernelSpec | None, BeforeValidator(_validate_features)] = None
+    """Columns the classifier sees; by default all but label, weight and drop. `{kernel: rbf,
+    components: 500}` gives linear models features of a kernel of them.
+    """
+    drop: ColumnNames | None = None
+    """Columns that are not features; slices can use them."""
+    weight: ColumnName | None = None
+    """The column of row weights."""
+    categorical: ColumnNames | None = None
+    """Number columns to read as categories."""
+    missing: Literal["error", "mean"] | None = None
+    """How to treat missing numbers of features: as an error (default), or as the mean of the
+    training rows, with a feature `COLUMN=(missing)` that marks them.
+    """
+    split: SplitSpec | None = None
+    """How rows are divided; by default the official split, else 2/3 train and 1/3 test."""
+    levels: Annotated[int, Strict(), Field(ge=2, le=MAX_LEVELS)] | None = None
+    """The number of thresholds: each row is repeated for every level, in one part of the split,
+    with a numeric column `level` from 0 for slices and a bias of its own.
+    """
 
-    scores: Annotated[ScoreSources | None, not_null(ScoreSources)] = Field(
-        None,
-        description="Scores of existing models, for `model: {score: NAME}`: columns of the table, "
-        "which are then no features, or by name files with a number for each row, or stored "
-        "models of other libraries, evaluated on the table.",
-    )
+    scores: Annotated[ScoreSources | None, not_null(ScoreSources)] = None
+    """Scores of existing models, for `model: {score: NAME}`: columns of the table, which are then
+    no features, or by name files with a number for each row, or stored models of other libraries,
+    evaluated on the table.
+    """
 
-    logged: LoggedSpec | None = Field(None, description="Logged decisions and their outcomes.")
+    logged: LoggedSpec | None = None
+    """Logged decisions and their outcomes."""
 
     def conflicts(self) -> Iterator[Diagnostic]:
         if (self.source is None) == (self.path is None):

@@ -120,32 +120,23 @@ Penalty = Annotated[
 class Regularization(Spec):
     """The penalty on the size of a model's weights."""
 
-    l2: Penalty = Field(
-        "1/n", description="lambda of lambda/2 |w|^2: a number, or a/n with n training rows."
-    )
+    l2: Penalty = "1/n"
+    """lambda of lambda/2 |w|^2: a number, or a/n with n training rows."""
 
 
 class DeployedSpec(Spec):
     """The source of the deployed model's decisions."""
 
-    column: ColumnName | None = Field(
-        None,
-        description="The column that holds the deployed model's decisions: 0 and 1, yes and no, "
-        "the words of the label, or two words of which `positive` is one.",
-    )
-    positive: StrictText | None = Field(
-        None,
-        description="The word for a positive decision in `column`, if it does not have the words "
-        "of the label.",
-    )
-    algorithm: NameText | None = Field(
-        None, description="The label of the algorithm whose classifier counts as deployed."
-    )
-    model: ColumnName | None = Field(
-        None,
-        description="A stored classifier (.npz) of the same features, relative to the folder of "
-        "this file.",
-    )
+    column: ColumnName | None = None
+    """The column that holds the deployed model's decisions: 0 and 1, yes and no, the words of the
+    label, or two words of which `positive` is one.
+    """
+    positive: StrictText | None = None
+    """The word for a positive decision in `column`, if it does not have the words of the label."""
+    algorithm: NameText | None = None
+    """The label of the algorithm whose classifier counts as deployed."""
+    model: ColumnName | None = None
+    """A stored classifier (.npz) of the same features, relative to the folder of this file."""
 
     def conflicts(self) -> Iterable[Diagnostic]:
         hint = "write {column: NAME}, {algorithm: LABEL} or {model: FILE.npz}"
@@ -158,12 +149,14 @@ class DeployedSpec(Spec):
 class Data(Spec):
     """The name of an experiment, and its data sets."""
 
-    name: SlugText = Field(description="Name of the results folder: a-z, digits, . _ -")
-    description: StrictText = Field("", description="What the experiment shows, for the report.")
-    datasets: Annotated[dict[NameText, DatasetSpec], Field(min_length=1)] = Field(
-        description="Data sets by a name of your choice, for rules such as recall[NAME]. They form "
-        "one table, unless `sweep: {dataset: [...]}` selects them one by one."
-    )
+    name: SlugText
+    """Name of the results folder: a-z, digits, . _ -"""
+    description: StrictText = ""
+    """What the experiment shows, for the report."""
+    datasets: Annotated[dict[NameText, DatasetSpec], Field(min_length=1)]
+    """Data sets by a name of your choice, for rules such as recall[NAME]. They form one table,
+    unless `sweep: {dataset: [...]}` selects them one by one.
+    """
 
 
 class Goals(Spec):
@@ -172,88 +165,69 @@ class Goals(Spec):
     Files, estimators, scorers and filters state their goals in it.
     """
 
-    groups: dict[NameText, GroupCondition] = Field(
-        default_factory=dict,
-        description="Named conditions on columns, as in women: sex = Female. Commas mean and; and, "
-        "or, not and in (A, B) can be used; if data sets are swept, optionally one for each by "
-        "name.",
-    )
-    bins: dict[ColumnName, Bins] = Field(
-        default_factory=dict,
-        description="For columns of numbers, the increasing values at which `by=` cuts them, as in "
-        "age: [30, 45, 60], where 30 belongs to the second group.",
-    )
-    objective: RuleText = Field("error", description="What to minimize: rates and arithmetic.")
-    constraints: dict[NameText, RuleText] = Field(
-        default_factory=dict, description="Named rules: comparisons by <= or >=, also chained."
-    )
-    metrics: dict[NameText, RuleText] = Field(
-        default_factory=lambda: {"error": "error"},
-        description="Named expressions to measure on every split.",
-    )
+    groups: dict[NameText, GroupCondition] = Field(default_factory=dict)
+    """Named conditions on columns, as in women: sex = Female. Commas mean and; and, or, not and in
+    (A, B) can be used; if data sets are swept, optionally one for each by name.
+    """
+    bins: dict[ColumnName, Bins] = Field(default_factory=dict)
+    """For columns of numbers, the increasing values at which `by=` cuts them, as in age: [30, 45,
+    60], where 30 belongs to the second group.
+    """
+    objective: RuleText = "error"
+    """What to minimize: rates and arithmetic."""
+    constraints: dict[NameText, RuleText] = Field(default_factory=dict)
+    """Named rules: comparisons by <= or >=, also chained."""
+    metrics: dict[NameText, RuleText] = Field(default_factory=lambda: {"error": "error"})
+    """Named expressions to measure on every split."""
 
 
 class Experiment(Goals, Data):
     """An experiment of ratecli: data, goals, algorithms, and what to report."""
 
     regularization: Regularization = Field(
-        default_factory=lambda: Regularization.model_validate({}),
-        description="Penalty on the size of model weights.",
+        default_factory=lambda: Regularization.model_validate({})
     )
-    deployed: DeployedSpec | None = Field(
-        None, description="The current model, for churn, wins, losses and of(deployed, ...)."
-    )
-    resample: OptionalResample = Field(
-        None,
-        description="Sample the training rows of each seed with replacement from all rows of each "
-        "data set, and test on all rows, which are then the whole population. The ratio of sampled "
-        "to available rows (it may exceed 1), or a name of the sweep.",
-    )
-    holds: Holds = Field(
-        "train",
-        description="The rows on which algorithms make constraints hold: the training rows, the "
-        "validation rows, or new rows, which means the population of the training rows. For other "
-        "rows than training rows, constraints are tightened. If only models no better than a "
-        "constant decision hold then, the trial ends as no_solution_found.",
-    )
-    level: Level | None = Field(
-        None,
-        description="The probability with which all constraints must hold in the population of "
-        "the training or validation rows. Default: 0.9 for new_rows; for validation, constraints "
-        "must hold on these rows only.",
-    )
-    safety: OptionalSafety = Field(
-        None,
-        description="A test of every constraint on held-out rows: a model that fails it is not "
-        "returned, and the trial ends as no_solution_found.",
-    )
-    filter: OptionalFilter = Field(
-        None,
-        description="A balanced filter of the training rows; its own trials are called filter.",
-    )
-    sweep: Sweep = Field(
-        default_factory=Sweep, description="What varies: names with values, for rules and options."
-    )
-    algorithms: Annotated[tuple[AlgorithmSpec, ...], Field(min_length=1)] = Field(
-        description="The algorithms to compare: names, or names with options."
-    )
-    seeds: Seeds = Field((0,), description="How many seeds (5 means 0 to 4), or a list of them.")
-    limits: LimitsSpec = Field(
-        default_factory=lambda: LimitsSpec.model_validate({}),
-        description="Time and memory limits of a trial.",
-    )
-    trial_seconds: dict[NameText, TrialSeconds] = Field(
-        default_factory=dict,
-        description="Mean seconds of a trial of each algorithm, as measured, from which `plan` and "
-        "`run` estimate times; if data sets are swept, optionally one for each by name.",
-    )
-    report: ReportSpec = Field(
-        default_factory=lambda: ReportSpec.model_validate({}),
-        description="Tables and plots to make.",
-    )
-    expect: tuple[Expectation, ...] = Field(
-        (), description="Numbers to compare results with, such as a paper's figures."
-    )
+    """Penalty on the size of model weights."""
+    deployed: DeployedSpec | None = None
+    """The current model, for churn, wins, losses and of(deployed, ...)."""
+    resample: OptionalResample = None
+    """Sample the training rows of each seed with replacement from all rows of each data set, and
+    test on all rows, which are then the whole population. The ratio of sampled to available rows
+    (it may exceed 1), or a name of the sweep.
+    """
+    holds: Holds = "train"
+    """The rows on which algorithms make constraints hold: the training rows, the validation rows,
+    or new rows, which means the population of the training rows. For other rows than training rows,
+    constraints are tightened. If only models no better than a constant decision hold then, the
+    trial ends as no_solution_found.
+    """
+    level: Level | None = None
+    """The probability with which all constraints must hold in the population of the training or
+    validation rows. Default: 0.9 for new_rows; for validation, constraints must hold on these rows
+    only.
+    """
+    safety: OptionalSafety = None
+    """A test of every constraint on held-out rows: a model that fails it is not returned, and the
+    trial ends as no_solution_found.
+    """
+    filter: OptionalFilter = None
+    """A balanced filter of the training rows; its own trials are called filter."""
+    sweep: Sweep = Field(default_factory=Sweep)
+    """What varies: names with values, for rules and options."""
+    algorithms: Annotated[tuple[AlgorithmSpec, ...], Field(min_length=1)]
+    """The algorithms to compare: names, or names with options."""
+    seeds: Seeds = (0,)
+    """How many seeds (5 means 0 to 4), or a list of them."""
+    limits: LimitsSpec = Field(default_factory=lambda: LimitsSpec.model_validate({}))
+    """Time and memory limits of a trial."""
+    trial_seconds: dict[NameText, TrialSeconds] = Field(default_factory=dict)
+    """Mean seconds of a trial of each algorithm, as measured, from which `plan` and `run` estimate
+    times; if data sets are swept, optionally one for each by name.
+    """
+    report: ReportSpec = Field(default_factory=lambda: ReportSpec.model_validate({}))
+    """Tables and plots to make."""
+    expect: tuple[Expectation, ...] = ()
+    """Numbers to compare results with, such as a paper's figures."""
 
     def conflicts(self) -> Iterator[Diagnostic]:
         yield from _check_names(self)

@@ -104,29 +104,22 @@ class FilterSpec(Spec):
     groups. Validation, test and safety rows are not filtered.
     """
 
-    balance: FilterColumns | None = Field(
-        None,
-        description="One or several columns whose values get equal shares among the kept rows.",
-    )
-    objective: RuleText | None = Field(
-        None,
-        description="Instead of 'balance', the distance of shares from other targets, to be "
-        "minimized: rms(share[women] - 0.4, share[men] - 0.6).",
-    )
-    disclosivity: Annotated[Disclosivity | None, not_null(Disclosivity)] = Field(
-        None,
-        description="alpha: the most by which the filter's proxy may change the probability of "
-        "any value of these columns; balanced_tree guarantees it. Default: no bound.",
-    )
-    algorithm: FilterAlgorithm = Field(
-        default_factory=lambda: {DEFAULT_FILTER: dict[str, Any]()},
-        description="The filter (`ratecli ls algorithms`): a name, or {name: {option: value}}.",
-    )
-    take: TakeField = Field(
-        "weights",
-        description="weights: each training row is weighted by the probability that it is kept. "
-        "sample: each is kept or not, at random by the seed. Rows without weight are not used.",
-    )
+    balance: FilterColumns | None = None
+    """One or several columns whose values get equal shares among the kept rows."""
+    objective: RuleText | None = None
+    """Instead of 'balance', the distance of shares from other targets, to be minimized:
+    rms(share[women] - 0.4, share[men] - 0.6).
+    """
+    disclosivity: Annotated[Disclosivity | None, not_null(Disclosivity)] = None
+    """alpha: the most by which the filter's proxy may change the probability of any value of these
+    columns; balanced_tree guarantees it. Default: no bound.
+    """
+    algorithm: FilterAlgorithm = Field(default_factory=lambda: {DEFAULT_FILTER: dict[str, Any]()})
+    """The filter (`ratecli ls algorithms`): a name, or {name: {option: value}}."""
+    take: TakeField = "weights"
+    """weights: each training row is weighted by the probability that it is kept. sample: each is
+    kept or not, at random by the seed. Rows without weight are not used.
+    """
 
     def conflicts(self) -> Iterable[Diagnostic]:
         return self.check_one_key(("balance", "objective"), GOAL_HINT)

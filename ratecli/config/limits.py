@@ -6,7 +6,7 @@ import math
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from ratecli.config.base import Spec, any_of, is_scalar, validate_each
 from ratecli.config.validation import type_error, value_error
@@ -67,15 +67,12 @@ MemoryField = Annotated[int, BeforeValidator(_validate_bytes), _amount_schema(BY
 class LimitsSpec(Spec):
     """Time and memory limits of a trial. They do not affect results, so they are not in its key."""
 
-    time: DurationField | None = Field(
-        None,
-        description="A trial that runs longer ends as timeout: seconds, or a text like 10 min.",
-    )
-    memory: MemoryField | None = Field(
-        None,
-        description="A trial whose process needs more ends as error, and streamed data sets are "
-        "read in smaller pieces: a text like 2 GiB.",
-    )
+    time: DurationField | None = None
+    """A trial that runs longer ends as timeout: seconds, or a text like 10 min."""
+    memory: MemoryField | None = None
+    """A trial whose process needs more ends as error, and streamed data sets are read in smaller
+    pieces: a text like 2 GiB.
+    """
 
     def wider(self, other: LimitsSpec) -> LimitsSpec:
         """Return the wider of both limits, for a trial that two experiments share."""

@@ -51,15 +51,16 @@ LabelNames = Annotated[tuple[NameText, ...], Field(min_length=1)]
 class TableSpec(Spec):
     """A table of means."""
 
-    rows: ColumnNames = Field(
-        description="What identifies a row: algorithm, variant, seed, swept names."
-    )
-    columns: ColumnNames = Field(
-        description="What to show: metrics, objective, violation.CONSTRAINT, solution_rate, "
-        "failure_rate (of any constraint), failure_rate.CONSTRAINT."
-    )
-    split: SplitName = Field("test", description="The rows that are measured.")
-    file: SlugText | None = Field(None, description="The file's name, without an ending.")
+    rows: ColumnNames
+    """What identifies a row: algorithm, variant, seed, swept names."""
+    columns: ColumnNames
+    """What to show: metrics, objective, violation.CONSTRAINT, solution_rate, failure_rate (of any
+    constraint), failure_rate.CONSTRAINT.
+    """
+    split: SplitName = "test"
+    """The rows that are measured."""
+    file: SlugText | None = None
+    """The file's name, without an ending."""
 
 
 KIND: Any = Field(description="The kind of plot; `ratecli ls plots` lists them.")
@@ -68,103 +69,92 @@ KIND: Any = Field(description="The kind of plot; `ratecli ls plots` lists them."
 class BasePlot(Spec):
     """Options of all plots."""
 
-    file: SlugText | None = Field(None, description="The file's name, without an ending.")
-    title: StrictText | None = Field(None, description="The plot's title.")
-    algorithms: LabelNames | None = Field(
-        None, description="Labels of the algorithms to plot; default: all."
-    )
+    file: SlugText | None = None
+    """The file's name, without an ending."""
+    title: StrictText | None = None
+    """The plot's title."""
+    algorithms: LabelNames | None = None
+    """Labels of the algorithms to plot; default: all."""
 
 
 class BasePaneledPlot(BasePlot):
     """Options of plots that show the whole sweep."""
 
-    by: ColumnName | None = Field(
-        None, description="A name of the sweep; each of its values gets a panel."
-    )
+    by: ColumnName | None = None
+    """A name of the sweep; each of its values gets a panel."""
 
 
 class TradeoffPlot(BasePaneledPlot):
     """One metric against another, with a series for each algorithm and variant."""
 
     kind: Literal["tradeoff"] = KIND
-    x: ColumnName = Field(
-        description="Horizontal axis: a metric, or a name of the sweep with numeric values."
-    )
-    y: ColumnName = Field(description="Vertical axis: a metric.")
-    split: SplitNames = Field(
-        ("test",), description="The rows that are measured; each of several splits gets a panel."
-    )
+    x: ColumnName
+    """Horizontal axis: a metric, or a name of the sweep with numeric values."""
+    y: ColumnName
+    """Vertical axis: a metric."""
+    split: SplitNames = ("test",)
+    """The rows that are measured; each of several splits gets a panel."""
     variants: VariantNames = None
-    lines: tuple[NameText, ...] = Field(
-        (), description="Labels of algorithms to draw as horizontal lines."
-    )
-    diagonal: StrictFlag = Field(
-        default=False, description="Draw the line y = x: a target that is met exactly."
-    )
-    optimum: StrictFlag = Field(
-        default=False, description="Draw the best possible trade-off, if known for the data set."
-    )
+    lines: tuple[NameText, ...] = ()
+    """Labels of algorithms to draw as horizontal lines."""
+    diagonal: StrictFlag = False
+    """Draw the line y = x: a target that is met exactly."""
+    optimum: StrictFlag = False
+    """Draw the best possible trade-off, if known for the data set."""
 
 
 class ConvergencePlot(BasePaneledPlot):
     """Objective and largest violation on training rows, as tracked by each algorithm over time."""
 
     kind: Literal["convergence"] = KIND
-    x: Literal["iteration", "seconds"] = Field(
-        "iteration", description="Horizontal axis: the algorithm's iterations or seconds."
-    )
+    x: Literal["iteration", "seconds"] = "iteration"
+    """Horizontal axis: the algorithm's iterations or seconds."""
 
 
 class GuaranteePlot(BasePaneledPlot):
     """The cost of a safety test: performance, solution rate and failure rate."""
 
     kind: Literal["guarantee"] = KIND
-    x: ColumnName = Field(description="Horizontal axis: a name of the sweep with numeric values.")
-    y: ColumnName = Field(
-        description="Metric of the first panel, over the trials that returned a classifier."
-    )
-    truth: SplitName = Field(
-        "test", description="The rows on which a classifier satisfies or violates constraints."
-    )
-    constraint: NameText | None = Field(
-        None, description="The constraint whose failures are counted; default: any."
-    )
+    x: ColumnName
+    """Horizontal axis: a name of the sweep with numeric values."""
+    y: ColumnName
+    """Metric of the first panel, over the trials that returned a classifier."""
+    truth: SplitName = "test"
+    """The rows on which a classifier satisfies or violates constraints."""
+    constraint: NameText | None = None
+    """The constraint whose failures are counted; default: any."""
     variants: VariantNames = None
 
 
 class BaseFilterPlot(BasePlot):
     """Options of plots of filters, which have a panel for each sweep point of each algorithm."""
 
-    variant: ColumnName | None = Field(
-        None, description="The variant of an algorithm to show; default: the main one."
-    )
-    column: ColumnName | None = Field(
-        None,
-        description="The column whose groups are shown; required if goals use several columns.",
-    )
+    variant: ColumnName | None = None
+    """The variant of an algorithm to show; default: the main one."""
+    column: ColumnName | None = None
+    """The column whose groups are shown; required if goals use several columns."""
     at: dict[ColumnName, Annotated[tuple[ScalarValue, ...], Field(min_length=1)]] = Field(
-        {}, description="Sweep points: names of the sweep with lists of values; default: all."
+        default_factory=dict
     )
+    """Sweep points: names of the sweep with lists of values; default: all."""
 
 
 class PosteriorsPlot(BaseFilterPlot):
     """A heat map of the shares of groups at each value of a filter's proxy."""
 
     kind: Literal["posteriors"] = KIND
-    split: SplitName = Field("train", description="The rows that are counted.")
-    seed: SeedNumber | None = Field(
-        None, description="The seed whose filter is shown; default: the first."
-    )
+    split: SplitName = "train"
+    """The rows that are counted."""
+    seed: SeedNumber | None = None
+    """The seed whose filter is shown; default: the first."""
 
 
 class GroupSharesPlot(BaseFilterPlot):
     """The effect of a filter: shares of groups among all rows and among those it keeps."""
 
     kind: Literal["group_shares"] = KIND
-    split: SplitNames = Field(
-        ("train", "test"),
-        description="The rows that are counted; each of several splits gets panels.",
-    )
+    split: SplitNames = ("train", "test")
+    """The rows that are counted; each of several splits gets panels."""
 
 
 AnyFilterPlot = PosteriorsPlot | GroupSharesPlot
@@ -196,10 +186,10 @@ Plot = Annotated[AnyPlot, BeforeValidator(_validate_plot)]
 class ReportSpec(Spec):
     """Tables and plots of the report; all metrics are always stored."""
 
-    tables: tuple[TableSpec, ...] = Field((), description="Tables of the report, in this order.")
-    plots: tuple[Plot, ...] | None = Field(
-        None, description="Plots of the report, in this order; `[]` for a report without plots."
-    )
+    tables: tuple[TableSpec, ...] = ()
+    """Tables of the report, in this order."""
+    plots: tuple[Plot, ...] | None = None
+    """Plots of the report, in this order; `[]` for a report without plots."""
 
 
 EXPECTATION_KINDS = ("paper", "value", "at_most", "at_least")
@@ -238,27 +228,30 @@ class Expectation(Spec):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, ScalarValue] = Field(init=False)
 
-    algorithm: NameText = Field(description="The label of the algorithm.")
-    variant: ColumnName | None = Field(None, description="One of its variants; default: all.")
-    split: SplitName = Field("test", description="The rows that are measured.")
-    metric: ColumnName = Field(
-        description="What to compare: a metric, objective, violation.CONSTRAINT, solution_rate, "
-        "failure_rate (of any constraint), failure_rate.CONSTRAINT."
-    )
-    paper: StrictNumber | None = Field(
-        None, description="The paper's figure, for comparison; checked only if `within` is given."
-    )
-    value: StrictNumber | None = Field(
-        None, description="What the mean must be, within the tolerance `within`."
-    )
-    at_most: StrictNumber | None = Field(None, description="What the mean must not exceed.")
-    at_least: StrictNumber | None = Field(None, description="What the mean must reach.")
-    within: Tolerance | None = Field(
-        None,
-        description="How far the mean may be from the figure or beyond the bound: a number, a "
-        "percentage (2%), or `ci`, ratecli's 95 % interval.",
-    )
-    source: StrictText | None = Field(None, description="Source of the figure, such as Table 3.")
+    algorithm: NameText
+    """The label of the algorithm."""
+    variant: ColumnName | None = None
+    """One of its variants; default: all."""
+    split: SplitName = "test"
+    """The rows that are measured."""
+    metric: ColumnName
+    """What to compare: a metric, objective, violation.CONSTRAINT, solution_rate, failure_rate (of
+    any constraint), failure_rate.CONSTRAINT.
+    """
+    paper: StrictNumber | None = None
+    """The paper's figure, for comparison; checked only if `within` is given."""
+    value: StrictNumber | None = None
+    """What the mean must be, within the tolerance `within`."""
+    at_most: StrictNumber | None = None
+    """What the mean must not exceed."""
+    at_least: StrictNumber | None = None
+    """What the mean must reach."""
+    within: Tolerance | None = None
+    """How far the mean may be from the figure or beyond the bound: a number, a percentage (2%), or
+    `ci`, ratecli's 95 % interval.
+    """
+    source: StrictText | None = None
+    """Source of the figure, such as Table 3."""
 
     @property
     def point(self) -> dict[str, SweepValue]:

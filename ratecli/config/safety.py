@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator
+from pydantic import BeforeValidator, PlainValidator
 
 from ratecli.config.base import ColumnNames, NumberRange, Spec, StrictFlag, not_null, validate_each
 
@@ -36,12 +36,11 @@ DeltaField = Annotated[
 class SafetySpec(Spec):
     """A test of every constraint on held-out rows; a model that fails it is not returned."""
 
-    delta: DeltaField = Field(
-        DEFAULT_DELTA,
-        description="The highest probability that a model passes although it violates a "
-        "constraint: a number, a fraction such as 1/20, a name of the sweep, or one of these for "
-        "each constraint by its name (default: 0.05).",
-    )
+    delta: DeltaField = DEFAULT_DELTA
+    """The highest probability that a model passes although it violates a constraint: a number, a
+    fraction such as 1/20, a name of the sweep, or one of these for each constraint by its name
+    (default: 0.05).
+    """
     bound: Literal[
         "auto",
         "student_t",
@@ -51,42 +50,34 @@ class SafetySpec(Spec):
         "anderson",
         "betting",
         "bootstrap",
-    ] = Field("auto", description="The confidence bound; `auto` selects one that suits the rates.")
-    fraction: Probability = Field(
-        DEFAULT_FRACTION,
-        description="Fraction of the training rows to hold out for the test, or a name of the "
-        "sweep.",
-    )
-    method: Literal["leaves", "forms", "pieces"] = Field(
-        "pieces",
-        description="What is bounded: every rate (leaves), affine combinations of rates (forms), "
-        "or these for each part of a maximum, each at the whole delta (pieces).",
-    )
-    stratify: ColumnNames | None = Field(
-        None, description="Columns (or label) with equal shares in the test and in training."
-    )
-    order: Literal["shuffled", "positional"] = Field(
-        "shuffled", description="Which rows to hold out: random ones, or the last ones of the file."
-    )
-    test: StrictFlag = Field(
-        default=True,
-        description="false holds the rows out without a test: for an algorithm that others are "
-        "compared with by of(...), which must not see the rows of their tests.",
-    )
-    aim: Annotated[float | str, AIM_RANGE] | None = Field(
-        None,
-        description="The probability with which a model should pass: an algorithm that supports "
-        "constraints is trained with tightened ones until that is likely. Models with larger and "
-        "smaller margins are trained, too, and tested from the safest to the boldest until one "
-        "fails; the last that passed is returned. A number, or a name of the sweep.",
-    )
-    guarantee: Literal["each", "joint"] = Field(
-        "each",
-        description="What delta bounds: the probability that a model passes although it violates "
-        "a constraint, for each algorithm and variant by itself (each), or the probability that "
-        "any of them does (joint, for a user who chooses among models that passed: delta is "
-        "divided among them). Set it for the whole file.",
-    )
+    ] = "auto"
+    """The confidence bound; `auto` selects one that suits the rates."""
+    fraction: Probability = DEFAULT_FRACTION
+    """Fraction of the training rows to hold out for the test, or a name of the sweep."""
+    method: Literal["leaves", "forms", "pieces"] = "pieces"
+    """What is bounded: every rate (leaves), affine combinations of rates (forms), or these for each
+    part of a maximum, each at the whole delta (pieces).
+    """
+    stratify: ColumnNames | None = None
+    """Columns (or label) with equal shares in the test and in training."""
+    order: Literal["shuffled", "positional"] = "shuffled"
+    """Which rows to hold out: random ones, or the last ones of the file."""
+    test: StrictFlag = True
+    """false holds the rows out without a test: for an algorithm that others are compared with by
+    of(...), which must not see the rows of their tests.
+    """
+    aim: Annotated[float | str, AIM_RANGE] | None = None
+    """The probability with which a model should pass: an algorithm that supports constraints is
+    trained with tightened ones until that is likely. Models with larger and smaller margins are
+    trained, too, and tested from the safest to the boldest until one fails; the last that passed is
+    returned. A number, or a name of the sweep.
+    """
+    guarantee: Literal["each", "joint"] = "each"
+    """What delta bounds: the probability that a model passes although it violates a constraint, for
+    each algorithm and variant by itself (each), or the probability that any of them does (joint,
+    for a user who chooses among models that passed: delta is divided among them). Set it for the
+    whole file.
+    """
 
 
 OptionalSafety = Annotated[SafetySpec | None, not_null(SafetySpec)]

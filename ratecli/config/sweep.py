@@ -95,11 +95,12 @@ class Sweep(Spec):
     error_code = "E105"
     __pydantic_extra__: dict[str, Axis] = Field(init=False)
 
-    zip: tuple[Annotated[tuple[StrictText, ...], Field(min_length=1)], ...] = Field(
-        (), description="Groups of names that vary together."
-    )
-    include: Points = Field((), description="Points to add or to complete.")
-    exclude: Points = Field((), description="Points to leave out.")
+    zip: tuple[Annotated[tuple[StrictText, ...], Field(min_length=1)], ...] = ()
+    """Groups of names that vary together."""
+    include: Points = ()
+    """Points to add or to complete."""
+    exclude: Points = ()
+    """Points to leave out."""
 
     @property
     def axes(self) -> dict[str, tuple[SweepValue, ...]]:
