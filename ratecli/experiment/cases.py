@@ -10,18 +10,14 @@ from functools import cached_property
 from importlib import metadata
 from typing import Any
 
-import numpy as np
-
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.config.sweep import SweepPoint
 from ratecli.errors import Loc
 from ratecli.experiment.options import all_options, options_in_key
-from ratecli.experiment.safety import SafetyTestSettings
 from ratecli.ledger.records import VIOLATION_PREFIX, trial_key
 from ratecli.plugins import find_plugin
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
-from ratecli.rates.affine import ratio_sum
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.expression import Expression, Slice
 from ratecli.rates.metrics import plugin_metric_names
@@ -33,6 +29,9 @@ from ratecli.solvers.oracles.choice import model_versions
 from ratecli.solvers.oracles.unseen import TUNING_FOLDS
 from ratecli.solvers.registry import all_algorithms
 from ratecli.solvers.tuned import L2, TUNING_VERSION, Setting
+
+SAFETY_TEST_VERSION = 3
+"""Version of the safety test in the keys of tested trials; incremented when its results change."""
 
 
 def plugin_rate_versions(expressions: Iterable[Expression]) -> dict[str, Any]:
@@ -90,7 +89,7 @@ class Case:
     holdout
         How training rows are held out for a safety test, if they are.
     safety
-        The test that models have to pass, if any.
+        The test that models have to pass, if any; its number of rows is not known yet.
     datasets
         The data sets whose rows are pooled, in alphabetical order.
     constraints
@@ -113,7 +112,7 @@ class Case:
     guard: MarginSpec
     share: Fraction | None
     holdout: Holdout | None
-    safety: SafetyTestSettings | None
+    safety: SafetyTestSpec | None
     point: SweepPoint
     datasets: tuple[str, ...]
     objective: Goal
@@ -156,8 +155,14 @@ class Case:
         return tuple(sorted({part.column for leaf in leaves for part in leaf.where.atoms}))
 
     def safety_spec(self, rows: int) -> SafetyTestSpec | None:
-        """Return the safety test for candidates on this number of rows; None without a test."""
-        return None if self.safety is None else self.safety.spec(rows, pooled=self.pooled)
+        """Return the safety test for candidates on this number of rows; None without a test.
+
+        The same share of each data set is held out, so rates over several data sets are stratified.
+        """
+        if self.safety is None or self.holdout is None:
+            return None
+        at_random = not (self.pooled or self.holdout.stratify or self.holdout.positional)
+        return replace(self.safety, rows=rows, at_random=at_random)
 
     @property
     def pooled(self) -> bool:
@@ -248,7 +253,7 @@ def case_key_content(case: Case) -> dict[str, Any]:
     Names of goals and metrics are not included, since they do not affect numbers.
     """
     rules = {goal.name: ex.to_text(goal.expression) for goal in case.constraints}
-    algorithm, tested = all_algorithms()[case.algorithm], case.safety is not None
+    algorithm = all_algorithms()[case.algorithm]
     needs, plugin = algorithm.needs, algorithm.plugin
     optional = {
         "needs": {needs: metadata.version(needs)} if needs else None,
@@ -265,12 +270,13 @@ def case_key_content(case: Case) -> dict[str, Any]:
         "rates": plugin_rate_versions([tree for _, tree in case.expressions()]),
         "resample": case.share and str(case.share),
         "unseen": case.unseen,
-        "safety": case.safety and case.safety.content(rules),
-        # before version 2, these bounds were approximate or infinite
-        "one_sided": 2 if _bounds_one_sided(case) else None,
-        # before version 2, such constraints were tested with their denominators
-        "ratios": 2 if any(map(_has_ratio_of_ratios, case.constraints)) else None,
-        "aside": None if tested or case.holdout is None else case.holdout.content(),
+        "holdout": case.holdout and case.holdout.content(),
+        "safety": case.safety
+        and {
+            **asdict(case.safety),
+            "version": SAFETY_TEST_VERSION,
+            "delta": sorted([name, rule, case.safety.delta[name]] for name, rule in rules.items()),
+        },
     }
     return {key: value for key, value in optional.items() if value} | {
         "algorithm": case.algorithm,
@@ -281,20 +287,6 @@ def case_key_content(case: Case) -> dict[str, Any]:
         "constraints": list(rules.values()),
         "metrics": sorted({ex.to_text(metric) for metric in case.metrics.values()}),
     }
-
-
-def _has_ratio_of_ratios(goal: Goal) -> bool:
-    """Return whether a goal has a ratio that is not one of affine forms, as those of precision."""
-    quotients = (part for part in ex.walk(goal.expression) if isinstance(part, ex.Apply))
-    return any(part.function == "quotient" and ratio_sum(part) is None for part in quotients)
-
-
-def _bounds_one_sided(case: Case) -> bool:
-    """Return whether a case is tested by a bound that uses measurements with one known end."""
-    if case.safety is None or case.safety.bound not in {"auto", "betting", "empirical_bernstein"}:
-        return False
-    rates = ex.leaves(*(goal.expression for goal in case.constraints))
-    return not np.isfinite([leaf.rate.range for leaf in rates]).all()
 
 
 def _guard_key_content(guard: MarginSpec) -> dict[str, Any]:

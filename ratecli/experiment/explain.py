@@ -131,7 +131,8 @@ def _explain_safety(prepared: PreparedExperiment, name: str) -> list[str]:
     for case in prepared.cases:
         if case.safety is not None:
             rules = [ex.to_text(goal.expression) for goal in case.constraints if goal.name == name]
-            how = replace(case.safety, delta={name: case.safety.delta[name]}), case.guard.aim
+            test = replace(case.safety, delta={name: case.safety.delta[name]})
+            how = test, case.holdout, case.guard.aim
             found.setdefault(repr((rules, how, case.datasets)), []).append(case)
     lines = []
     for alike in list(found.values())[:MAX_SHOWN_ITEMS]:
@@ -146,15 +147,16 @@ def _explain_safety(prepared: PreparedExperiment, name: str) -> list[str]:
 
 
 def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterator[str]:
-    test = case.safety
+    test, holdout = case.safety, case.holdout
     assert test is not None
-    by = [*(["data set"] if case.pooled else []), *test.holdout.stratify]
-    chosen = ["the last rows"] if test.holdout.positional else []
+    assert holdout is not None
+    by = [*(["data set"] if case.pooled else []), *holdout.stratify]
+    chosen = ["the last rows"] if holdout.positional else []
     chosen += [f"stratified by {', '.join(by)}"] if by else []
     rows = f", {', '.join(chosen)}: the guarantee is approximate" if chosen else ""
     yield (
         f"delta {test.delta[name]:g}, bound {test.bound}, method {test.method}, on "
-        f"{float(test.holdout.fraction):g} of the training rows{rows}"
+        f"{float(holdout.fraction):g} of the training rows{rows}"
     )
     if case.guard.aim is not None:
         yield f"constraints are tightened to pass it with probability {case.guard.aim:g}"

@@ -100,8 +100,7 @@ def idle_options(solvers: Sequence[Solver], given: Collection[str]) -> list[Diag
 
 def unknown_option(found: type[Solver], key: str, known: Collection[str]) -> Diagnostic:
     """Return an E101 for an option that a class does not have."""
-    fault, now = unknown_key((key,), known), found.renamed.get(key)
-    hint = f"the option is called '{now}' now" if now else found.absent.get(key)
+    fault, hint = unknown_key((key,), known), found.absent.get(key)
     if not hint and key in LABEL_WORDS:
         hint = LABEL_HINT
     if not hint and "model" in known:

@@ -42,7 +42,7 @@ from ratecli.experiment.options import (
     usable_solver_class,
     value_at_point,
 )
-from ratecli.experiment.safety import EntryAtPoint
+from ratecli.experiment.safety import EntryAtPoint, SafetyAtPoint
 from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.experiment.tuning import make_settings
 from ratecli.ledger.records import VIOLATION_PREFIX
@@ -390,13 +390,11 @@ class ExperimentReader:
         """Return the case of an entry at a sweep point; None after collecting errors."""
         before, pool = len(self.faults), self.experiment.pool(point)
         at = EntryAtPoint(self.experiment, entry, point, self._scope(entry, point))
-        share = test = case_filter = None
+        share, case_filter, safety = None, None, SafetyAtPoint()
         settings: tuple[Setting, ...] = ()
         with self.collecting():
-            share, test = at.share(), at.test()
-        holdout = None if test is None else test.holdout
-        test = test if test is not None and test.test else None
-        found, aim = solver_class(entry.name), None if test is None else test.aim
+            share, safety = at.share(), at.safety()
+        found, aim, holdout = solver_class(entry.name), safety.aim, safety.holdout
         with self.collecting():
             settings = self._settings(entry, point, aim)
         with self._resolving((), pool), errors_at(FILTER):
@@ -404,7 +402,9 @@ class ExperimentReader:
         take = None if case_filter is None else case_filter.take
         self.add(check_entry(self.experiment, entry, found, take))
         values = self._values(at, pool)
-        rules = self._constraints(at, pool, needed=test is not None or found.role != "ignores")
+        rules = self._constraints(
+            at, pool, needed=safety.test is not None or found.role != "ignores"
+        )
         if not settings or len(self.faults) > before or "objective" not in values:
             return None
         case = Case(
@@ -414,7 +414,7 @@ class ExperimentReader:
             guard=self._guard(entry, found, aim),
             share=share,
             holdout=holdout,
-            safety=test,
+            safety=safety.test,
             point=point,
             datasets=pool,
             objective=objective_goal(_one_line(self.experiment.objective), values["objective"]),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ratecli.certify.trees import SafetyMethod, SafetyTestSpec
+from ratecli.certify.trees import SafetyTestSpec
 from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.base import NumberRange, exact_number
 from ratecli.config.dataset import RESAMPLE_RANGE
@@ -20,45 +19,18 @@ from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 from ratecli.rates.scope import Scope
 from ratecli.sampling.resampling import Holdout
 
-SAFETY_TEST_VERSION = 2
-"""Version of the safety test in the keys of tested trials; incremented when its results change."""
-
 
 @dataclass(frozen=True)
-class SafetyTestSettings:
-    """The settings of a safety test; `delta` has every constraint of the file.
+class SafetyAtPoint:
+    """An entry's safety settings: the held-out rows, the test on them, and its aim, if any.
 
-    If `test` is false, rows are held out but nothing is tested. `aim` is the probability with
-    which a model should pass the test, if specified. `joint` is as in `SafetyTestSpec`.
+    The number of rows of the test is not known yet. `aim` is the probability with which a model
+    should pass. Without a test, rows may be held out all the same.
     """
 
-    delta: Mapping[str, float]
-    bound: str
-    method: SafetyMethod
-    holdout: Holdout
-    test: bool = True
+    holdout: Holdout | None = None
+    test: SafetyTestSpec | None = None
     aim: float | None = None
-    joint: int = 0
-
-    def spec(self, rows: int, *, pooled: bool) -> SafetyTestSpec:
-        """Return the test for candidates on this number of rows.
-
-        The same share of each data set is held out, so rates over several data sets (`pooled`) are
-        stratified.
-        """
-        at_random = not (pooled or self.holdout.stratify or self.holdout.positional)
-        how = self.bound, self.method
-        return SafetyTestSpec(self.delta, rows, *how, at_random, self.joint)
-
-    def content(self, rules: Mapping[str, str]) -> dict[str, Any]:
-        """Return the settings for a trial's key; `rules` are the constraints' texts by name."""
-        content = self.holdout.content() | {
-            "version": SAFETY_TEST_VERSION,
-            "delta": sorted([name, rule, self.delta[name]] for name, rule in rules.items()),
-            "bound": self.bound,
-            "method": self.method,
-        }
-        return content | ({"joint": self.joint} if self.joint else {})
 
 
 @dataclass(frozen=True)
@@ -75,11 +47,11 @@ class EntryAtPoint:
         share = self.experiment.resample
         return None if share is None else self.number(share, ("resample",), RESAMPLE_RANGE)
 
-    def test(self) -> SafetyTestSettings | None:
-        """Return the safety test, if any; E104, E203 if names have no value or no valid one."""
+    def safety(self) -> SafetyAtPoint:
+        """Return the safety settings; raise E104, E203 if names have no value or no valid one."""
         test = merged_safety(self.experiment, self.entry)
         if test is None:
-            return None
+            return SafetyAtPoint()
         if test.stratify and test.order == "positional":
             message = "the last rows of the file are held out, so they cannot be stratified"
             hint = "leave out 'stratify', or set order: shuffled"
@@ -97,8 +69,10 @@ class EntryAtPoint:
         aim = test.aim
         if aim is not None:
             aim = float(self.number(aim, self._loc("aim"), AIM_RANGE))
-        how = test.bound, test.method
-        return SafetyTestSettings(delta, *how, holdout, test=test.test, aim=aim, joint=joint)
+        if not test.test:
+            return SafetyAtPoint(holdout)
+        spec = SafetyTestSpec(delta, 0, test.bound, test.method, joint=joint)
+        return SafetyAtPoint(holdout, spec, aim)
 
     def _tested_algorithms(self) -> int:
         """Return how many algorithms are tested at this point of the file's sweep.

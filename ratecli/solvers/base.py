@@ -154,8 +154,8 @@ class Solver(ABC):  # noqa: B024  type checkers take no other class for hashable
     must be monotone in it (see `rates.analysis.find_two_sided_rate`). `needs_safety_test` is set if
     it trains for a safety test (`Problem.safety_test`), `needs_deployed` if it requires the
     deployed model (`Problem.deployed`), and `hides_groups` if the columns that define the groups of
-    its goals are excluded from its features. `renamed` maps former names of options to present
-    ones, `absent` options of other algorithms that it does not have to what to do instead.
+    its goals are excluded from its features. `absent` maps options of other algorithms that it
+    does not have to what to do instead.
     `numbers`, `streams` and `episodes` are the option values with which it learns numeric labels,
     rows that are not held in memory (`Problem.stream`) and policies of episodes
     (`Problem.episodes`), or None if it never does.
@@ -170,7 +170,6 @@ class Solver(ABC):  # noqa: B024  type checkers take no other class for hashable
     hides_groups: ClassVar[bool] = False
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()
-    renamed: ClassVar[Mapping[str, str]] = {}
     absent: ClassVar[Mapping[str, str]] = {}
     numbers: ClassVar[Mapping[str, Any] | None] = None
     streams: ClassVar[Mapping[str, Any] | None] = None

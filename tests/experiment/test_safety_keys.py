@@ -63,36 +63,6 @@ def test_each_setting_changes_the_key(folder, change):
     assert set(plain.values()).isdisjoint(changed.values())
 
 
-@pytest.mark.parametrize(
-    ("bound", "rule", "expected"),
-    [
-        ("auto", "log_loss[women] >= 0.1", True),
-        ("betting", "log_loss[women] >= 0.1", True),
-        ("hoeffding", "log_loss[women] >= 0.1", False),
-        ("auto", "error <= 0.4", False),
-    ],
-)
-def test_only_bounds_on_ranges_without_an_end_have_a_version(folder, bound, rule, expected):
-    changes = [f"safety.bound={bound}", f"constraints={{some: '{rule}'}}", "algorithms=[seldonian]"]
-    (*cases,) = prepare(write(folder, TESTED), changes).cases
-    assert {"one_sided" in case_key_content(case) for case in cases} == {expected}
-
-
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        ("precision[women] / precision >= 0.5", 2),
-        ("min_ratio(precision, by=sex) >= 0.5", 2),
-        ("positive_rate[women] / positive_rate >= 0.5", None),
-        ("precision[women] >= 0.5 * precision", None),
-    ],
-)
-def test_only_ratios_of_ratios_have_a_version(folder, rule, expected):
-    text = FILE.replace("positive_rate[women] >= 0.3", rule).replace("[majorize, ", "[")
-    for case in prepare(write(folder, text)).cases:
-        assert case_key_content(case).get("ratios") == expected
-
-
 def test_aim_changes_only_keys_of_algorithms_that_use_it(folder):
     own = "algorithms=[majorize, unconstrained, thresholded]"
     plain, aimed = keys(folder, TESTED, own), keys(folder, TESTED, own, "safety.aim=0.9")

@@ -150,7 +150,6 @@ class GuessedGroup(Solver):
     missing: Literal["refuse", "leave_out"] = "refuse"
 
     role: ClassVar[Role] = "reads"
-    renamed: ClassVar[Mapping[str, str]] = {"classifier": "model"}
     hides_groups: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.DISCLOSURE})

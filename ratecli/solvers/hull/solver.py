@@ -83,7 +83,6 @@ class Mixture(RandomizableSolver):
     version: ClassVar[int] = 10
     runs: ClassVar[str] = "ratecli.solvers.hull.mixture:find_mixture"
     offers: ClassVar[Collection[Variant]] = ("deterministic", "stochastic", "voted", "hashed")
-    renamed: ClassVar[Mapping[str, str]] = {"oracle": "model"}
     objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
