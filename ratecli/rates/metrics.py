@@ -15,7 +15,7 @@ also determines whether high or low values of a metric are better (`direction`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache, reduce
 from types import MappingProxyType
@@ -36,7 +36,7 @@ from ratecli.rates.functions import (
     Interval,
     sign,
 )
-from ratecli.rates.parser import parse_expression
+from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.syntax import NameNode, NumberLiteral, Operation, Relation, SyntaxNode
 from ratecli.rates.table import (
     BALANCE_METRICS,
@@ -334,3 +334,10 @@ def expression_names(node: syntax.SyntaxNode) -> set[str]:
             return set[str]().union(*map(expression_names, operands))
         case _:
             return set()
+
+
+def goal_names(objective: str = "", constraints: Iterable[str] = ()) -> set[str]:
+    """Return all names in an objective (if any) and in constraints except those inside slices."""
+    trees = [each for rule in constraints for each in parse_constraint(rule).operands]
+    trees += [parse_expression(objective)] if objective else []
+    return set[str]().union(*map(expression_names, trees))

@@ -1,6 +1,6 @@
 """The model card of one variant of a trial, as Markdown or HTML: data, goals, results, limits.
 
-It is made from the ledger beside the model, without the data.
+It is made from the ledger beside the model, without the data. Its text is in `page/card.j2`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,35 +25,34 @@ from ratecli.experiment.registry import list_metrics
 from ratecli.files import LEDGER_FILE, atomic_write, shell_command
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
-    CONSTRAINT_TOLERANCE,
     GROUP_RATES_KEY,
     NEW_DATA_KEY,
     VIOLATION_PREFIX,
     PlannedTrial,
+    TrialResult,
     is_no_better,
+    is_violated,
 )
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.ledger.violations import measured_violation
+from ratecli.rates.metrics import goal_names
 from ratecli.render import terminal_safe
 from ratecli.report.answer_text import incomplete_notes
 from ratecli.report.certificates import RATIO_NOTE, collect_certificates
-from ratecli.report.frame import LEVEL, estimate_share
+from ratecli.report.frame import LEVEL, estimate_share, results_frame
 from ratecli.report.groups import group_names, group_rules, seed_groups, trial_datasets
 from ratecli.report.html import render_template
 from ratecli.report.sheet import (
     UNKNOWN,
     Sheet,
     SheetCell,
-    SheetRow,
     check_mark,
-    escape,
     estimate_cell,
     format_number,
     format_point,
     make_sheet,
     number_cell,
-    to_markdown,
 )
 from ratecli.report.write import trials_with_files, with_manifest
 from ratecli.solvers.registry import all_algorithms
@@ -68,10 +68,6 @@ SPLITS = {
     "test": "new rows",
     "safety": "rows of the safety test",
 }
-CERTIFIED = (
-    "Tested on rows that training did not see. A model that violates a constraint passes with a "
-    "probability of at most delta. " + RATIO_NOTE
-)
 RATES = {
     "positive_rate": "positive decisions",
     "tpr": "true positive rate",
@@ -80,28 +76,6 @@ RATES = {
     "mean_error": "mean error",
     "mse": "mean squared error",
 }
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of a card: a text, facts by name, a table, a list and commands, each if any."""
-
-    title: str
-    text: str = ""
-    facts: tuple[tuple[str, str], ...] = ()
-    sheet: Sheet | None = None
-    items: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Card:
-    """A model card; `notes` come first, such as that the data stands in for another."""
-
-    title: str
-    about: str
-    notes: tuple[str, ...]
-    sections: tuple[Section, ...]
 
 
 def write_card(path: Path, output: Path | None = None, variant: str | None = None) -> list[Path]:
@@ -120,35 +94,12 @@ def write_card(path: Path, output: Path | None = None, variant: str | None = Non
     stem = f"{model.folder}-card"
     places = [output] if output else [Path(f"{stem}.md"), Path(f"{stem}.html")]
     for place in places:
-        is_page = place.suffix.lower() in HTML_SUFFIXES
-        atomic_write(place, card_html(card) if is_page else card_markdown(card))
+        style = "card.html.j2" if place.suffix.lower() in HTML_SUFFIXES else "card.md.j2"
+        atomic_write(place, card.text(style))
     return places
 
 
-def card_markdown(card: Card) -> str:
-    """Return the card as Markdown."""
-    parts = [f"# {escape(card.title)}", card.about, *(f"**{note}**" for note in card.notes)]
-    for section in card.sections:
-        parts.append(f"## {section.title}")
-        parts += [section.text] if section.text else []
-        facts = [
-            (escape(name), text if text[0] == "`" else escape(text)) for name, text in section.facts
-        ]
-        parts.append("\n".join(f"- {name}: {text}" for name, text in facts))
-        if section.sheet is not None:
-            parts.append(to_markdown(section.sheet).partition("\n\n")[2].strip())
-        parts.append("\n".join(f"- {escape(item)}" for item in section.items))
-        if section.commands:
-            parts.append("\n".join(["```sh", *section.commands, "```"]))
-    return terminal_safe("\n\n".join(part for part in parts if part) + "\n")
-
-
-def card_html(card: Card) -> str:
-    """Return the card as a self-contained page."""
-    return render_template("card.html.j2", card=card)
-
-
-def model_card(model: StoredModel, folder: Path) -> Card:
+def model_card(model: StoredModel, folder: Path) -> ModelCard:
     """Return the card of a model in a trial's `folder` of a results folder.
 
     Raises E503 if there is no ledger, or it does not have the trial.
@@ -165,227 +116,223 @@ def model_card(model: StoredModel, folder: Path) -> Card:
     if trial is None or hashlib.sha256(blob).hexdigest() != model.sha256:
         message = f"the last run in '{results.name}' did not make the model in '{folder}'"
         raise FaultError(Diagnostic("E503", message, "write it again: `ratecli report FILE`"))
-    return _CardMaker(model, ledger, trial).card()
+    return ModelCard(model, ledger, trial)
 
 
 @dataclass(frozen=True)
-class _CardMaker:
+class ModelCard:
+    """What the template of a card shows of a model."""
+
     model: StoredModel
     ledger: Ledger
     trial: PlannedTrial
 
-    @property
-    def info(self) -> Mapping[str, Any]:
-        return self.ledger.results[self.trial.key].info
+    def text(self, style: str) -> str:
+        """Return the card in the style of these macros in `page/`: Markdown or a page."""
+        text = render_template(
+            "card.j2",
+            markdown=style.endswith(".md.j2"),
+            style=style,
+            card=self,
+            model=self.model,
+            ledger=self.ledger,
+            trial=self.trial,
+            experiment=self.ledger.experiment,
+            run=self.run,
+            ratio_note=RATIO_NOTE,
+        )
+        return terminal_safe(re.sub(r"\n{3,}", "\n\n", text).strip() + "\n")
 
     @property
-    def datasets(self) -> Mapping[str, Any]:
-        """The entries of the data sets whose rows the trial used."""
-        return trial_datasets(self.ledger, self.trial)
+    def name(self) -> str:
+        point = format_point(self.trial.point)
+        return ", ".join(filter(None, [self.trial.label, point, f"seed {self.trial.seed}"]))
+
+    @property
+    def result(self) -> TrialResult:
+        return self.ledger.results[self.trial.key]
 
     @property
     def run(self) -> Mapping[str, Any]:
         """The record of the last run, empty if it cannot be read."""
         return self.ledger.meta.get("manifest") or {}
 
-    def measured(self, split: str, metric: str) -> float | None:
-        """Return a measured number of the variant, None if there is none."""
-        return self.ledger.numbers(self.trial).get(self.model.variant, {}).get((split, metric))
+    @cached_property
+    def numbers(self) -> dict[tuple[str, str], float]:
+        """The measured numbers of the variant by split and metric."""
+        frame = results_frame(self.ledger)
+        at = [trial.key for trial in self.ledger.plan].index(self.trial.key)
+        own = frame[(frame["trial"] == at) & (frame["variant"] == self.model.variant)]
+        places = zip(own["split"], own["metric"], strict=True)
+        return dict(zip(places, own["value"], strict=True))
 
-    def card(self) -> Card:
-        experiment, point = self.ledger.experiment, format_point(self.trial.point)
-        name = ", ".join(filter(None, [self.trial.label, point, f"seed {self.trial.seed}"]))
-        about = f"A model of the experiment {experiment.get('name', '')}. "
-        about += str(experiment.get("description") or "")
-        sections = (
-            self._model(),
-            self._data(),
-            self._goals(),
-            self._results(),
-            self._groups(),
-            self._certificate(),
-            Section("Limits", items=tuple(self._limits())),
-            self._origin(),
-        )
-        notes = (*self.ledger.stand_ins, *self.ledger.row_notes)
-        return Card(f"Model card: {name}", about.strip(), notes, sections)
+    @property
+    def summary(self) -> str:
+        known = all_algorithms().get(self.trial.algorithm)
+        return f": {known.summary}" if known and known.summary else ""
 
-    def _model(self) -> Section:
-        trial, model = self.trial, self.model
-        known = all_algorithms().get(trial.algorithm)
-        summary = f": {known.summary}" if known and known.summary else ""
-        kinds = model.encoding.columns_for(model.classifier)
-        trace = self.ledger.results[trial.key].trace
-        chosen: Any = next((row["setting"] for row in trace if row.get("chosen")), {})
-        options = {k: v for k, v in trial.options.items() if k != "tune"} | chosen
-        defaults = default_options(trial.algorithm)
-        set_here = {k: v for k, v in options.items() if v != defaults.get(k)}
-        facts = {
-            "algorithm": f"{trial.algorithm}{summary}",
-            "options": format_point(set_here) or "the defaults",
-            "variant": model.which.removeprefix("variant "),
-            "status": f"{self.ledger.status(trial)} {self.ledger.reason(trial)}".strip(),
-            "predicts": model.predicts,
-            "reads": ", ".join(f"{name} ({kind})" for name, kind in kinds.items()),
-            "features": str(model.encoding.encoder.kernel or ""),
-            "groups that it needs to know": "; ".join(model.classifier.slices),
-        }
-        return Section("Model", facts=_stated(facts))
+    @property
+    def options(self) -> str:
+        """The options that are not the defaults, with the setting that tuning chose."""
+        chosen: Any = next((row["setting"] for row in self.result.trace if row.get("chosen")), {})
+        options = {k: v for k, v in self.trial.options.items() if k != "tune"} | chosen
+        defaults = default_options(self.trial.algorithm)
+        return format_point({k: v for k, v in options.items() if v != defaults.get(k)})
 
-    def _data(self) -> Section:
+    @property
+    def reads(self) -> str:
+        kinds = self.model.encoding.columns_for(self.model.classifier)
+        return ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+
+    @property
+    def datasets(self) -> Sheet:
         read = self.ledger.meta.get("datasets") or {}
-        rows = [
-            [
-                ("data set", name),
-                ("source", entry.get("path") or entry.get("source")),
-                ("rows", read.get(name, {}).get("rows")),
-                (
-                    "sha256",
-                    ", ".join(f["sha256"][:16] for f in read.get(name, {}).get("files", ())),
-                ),
-            ]
-            for name, entry in self.datasets.items()
-        ]
-        splits = self.info.get("rows") or {}
+        rows = []
+        for name, entry in trial_datasets(self.ledger, self.trial).items():
+            own = read.get(name, {})
+            digests = ", ".join(file["sha256"][:16] for file in own.get("files", ()))
+            source = entry.get("path") or entry.get("source")
+            rows.append(
+                {"data set": name, "source": source, "rows": own.get("rows"), "sha256": digests}
+            )
+        return make_sheet("Data sets", [row.items() for row in rows])
+
+    @property
+    def data_facts(self) -> dict[str, str]:
+        entries = trial_datasets(self.ledger, self.trial).values()
+        splits = self.result.info.get("rows") or {}
         with_gaps = [
             block.column
             for block in self.model.encoding.encoder.blocks
             if any(name.endswith(f"={MISSING_CATEGORY}") for name in block.names)
         ]
-        facts = {
+        rules = group_rules(self.ledger, self.trial)
+        return {
             "split": ", ".join(f"{count:,} {SPLITS[name]}" for name, count in splits.items()),
-            "rows are weighted by": ", ".join(
-                str(entry["weight"]) for entry in self.datasets.values() if entry.get("weight")
-            ),
+            "rows are weighted by": ", ".join(str(e["weight"]) for e in entries if e.get("weight")),
             "missing values in training rows": ", ".join(with_gaps) or "none",
-            **{
-                f"group {name}": f"`{rule}`"
-                for name, rule in group_rules(self.ledger, self.trial).items()
-            },
+            **{f"group {name}": f"`{rule}`" for name, rule in rules.items()},
         }
-        return Section("Data", facts=_stated(facts), sheet=make_sheet("Data sets", rows))
 
-    def _goals(self) -> Section:
-        experiment, point = self.ledger.experiment, self.trial.point
-        rules, aim = self.ledger.constraints, str(experiment.get("objective", ""))
-        words = set(re.findall(r"\w+", " ".join([aim, *rules.values()])))
-        facts = {"minimize": f"`{aim}`"}
-        facts |= {f"constraint {name}": f"`{rule}`" for name, rule in rules.items()}
-        level = (self.info.get(NEW_DATA_KEY) or {"levels": {}})["levels"].get(self.model.variant)
+    @property
+    def goal_facts(self) -> dict[str, str]:
+        objective = str(self.ledger.experiment.get("objective", ""))
+        rules = {f"constraint {name}": rule for name, rule in self.ledger.constraints.items()}
+        words = goal_names(objective, rules.values())
+        rules = {"minimize": objective, **rules}
+        facts = {name: f"`{rule}`" for name, rule in rules.items()}
+        levels = (self.result.info.get(NEW_DATA_KEY) or {"levels": {}})["levels"]
+        level = levels.get(self.model.variant)
         if self.ledger.constraints and level is not None:
             facts["constraints"] = f"trained to hold on new rows with probability {level:g}"
-        facts["at"] = format_point({name: value for name, value in point.items() if name in words})
-        for row in list_metrics():
-            if row["name"] in words and row.get("means"):
-                facts[row["name"]] = row["means"]
-        rows = [self._constraint_row(name) for name in self.ledger.constraints]
-        text = (
-            f"Violations are at most 0 where satisfied; intervals have a confidence of {LEVEL:.0%}."
+        point = {name: value for name, value in self.trial.point.items() if name in words}
+        means = {row["name"]: row.get("means") or "" for row in list_metrics()}
+        return (
+            facts
+            | {"at": format_point(point)}
+            | {name: text for name, text in means.items() if name in words}
         )
-        sheet = make_sheet("Constraints", rows) if rows else None
-        return Section("Goals", text if rows else "", _stated(facts), sheet)
 
-    def _constraint_row(self, name: str) -> SheetRow:
-        values = (self.measured(split, VIOLATION_PREFIX + name) for split in ("train", "test"))
-        train, test = map(_violation_cell, values)
-        row = [("constraint", name), ("training rows", train), ("new rows", test)]
-        return [*row, ("interval on new rows", _interval_text(*self._new_violation(name)))]
+    @property
+    def constraints(self) -> Sheet:
+        rows = []
+        for name in self.ledger.constraints:
+            train, test = (
+                _violation_cell(self.numbers.get((split, VIOLATION_PREFIX + name)))
+                for split in ("train", "test")
+            )
+            interval = _interval_text(*self._new_violation(name))
+            rows.append(
+                [
+                    ("constraint", name),
+                    ("training rows", train),
+                    ("new rows", test),
+                    ("interval on new rows", interval),
+                ]
+            )
+        return make_sheet("Constraints", rows)
 
     def _new_violation(self, name: str) -> tuple[float, float]:
         """Return the violation on new rows and its standard error, NaN if they are unknown."""
         metric = VIOLATION_PREFIX + name
-        value = self.measured("test", metric)
+        value = self.numbers.get(("test", metric))
         if value is None:
             return math.nan, math.nan
-        result, text = self.ledger.results[self.trial.key], self.trial.metrics[metric]
-        found = measured_violation(result, self.model.variant, text, value, self.trial.seed)
+        text, seed = self.trial.metrics[metric], self.trial.seed
+        found = measured_violation(self.result, self.model.variant, text, value, seed)
         return max(found.pieces, default=(value, math.nan))
 
-    def _results(self) -> Section:
-        own = self.trial.label, self.model.variant, repr(self.trial.point)
-        groups = seed_groups(self.ledger)
-        group = next(each for each in groups if (each.label, each.variant, repr(each.point)) == own)
-        rows, metrics = [], dict(self.trial.metrics)
+    @property
+    def results(self) -> Sheet:
+        """The metrics, without an objective that is also a metric."""
+        group = next(
+            each
+            for each in seed_groups(self.ledger)
+            if self.trial in each.trials and each.variant == self.model.variant
+        )
+        metrics = dict(self.trial.metrics)
         objective = metrics.pop("objective", None)
         if objective is not None and objective not in metrics.values():
             metrics = {"objective": objective, **metrics}
+        rows = []
         for name in metrics:
             if not name.startswith(VIOLATION_PREFIX):
-                row: list[tuple[str, Any]] = [("metric", name)]
-                for split in ("train", "test"):
-                    value = self.measured(split, name)
-                    row.append((SPLITS[split], "" if value is None else number_cell(value)))
-                found = group.estimate("test", name)
-                rows.append(
-                    [*row, ("new rows, all seeds", estimate_cell(found)), ("seeds", found.n)]
-                )
-        text = f"The last columns are the mean over seeds ± half of its {LEVEL:.0%} interval."
-        return Section("Results", text, sheet=make_sheet("Metrics", rows))
-
-    def _groups(self) -> Section:
-        title = "Groups on new rows"
-        found = self.info.get(GROUP_RATES_KEY) or {}
-        rates = found.get("rates", {}).get(self.model.variant)
-        if not rates:
-            return Section(title, "Not stored: an older ratecli ran the trial.")
-        names = group_names(self.ledger, self.trial)
-        rows = [
-            [
-                ("group", names.get(group, group)),
-                ("rows", found["rows"][group]),
-                *(
-                    (RATES[rate], _rate_cell(*numbers, least=0.0 if rate == "mse" else -math.inf))
-                    for rate, numbers in values.items()
-                ),
-            ]
-            for group, values in rates.items()
-        ]
-        text = f"Rates of the {SPLITS[found['split']]}, with {LEVEL:.0%} intervals."
-        return Section(title, text, sheet=make_sheet("Rates by group", rows))
+                own = {SPLITS[each]: self.numbers.get((each, name)) for each in ("train", "test")}
+                cells = {k: "" if value is None else number_cell(value) for k, value in own.items()}
+                mean = group.estimate("test", name)
+                row = {"metric": name, **cells, "new rows, all seeds": estimate_cell(mean)}
+                rows.append((row | {"seeds": mean.n}).items())
+        return make_sheet("Metrics", rows)
 
     @property
-    def tests(self) -> list[Mapping[str, Any]]:
-        """The records of the variant's safety test."""
-        return [
-            each.record
+    def group_rates(self) -> Sheet:
+        """The rates of groups; the note names their rows."""
+        found = self.result.info.get(GROUP_RATES_KEY) or {"split": "test", "rates": {}}
+        names = group_names(self.ledger, self.trial)
+        rows = []
+        for group, values in found["rates"].get(self.model.variant, {}).items():
+            cells = {RATES[rate]: _rate_cell(rate, *numbers) for rate, numbers in values.items()}
+            row = {"group": names.get(group, group), "rows": found["rows"][group], **cells}
+            rows.append(row.items())
+        return make_sheet("Rates by group", rows, SPLITS[found["split"]])
+
+    @property
+    def certificate(self) -> Sheet:
+        rows = [
+            {
+                "constraint": test["constraint"],
+                "passed": test["passed"],
+                "upper bound of the violation": number_cell(float(test["upper"])),
+                "delta": test["delta"],
+                "bound": test["bound"],
+                "confidence": "exact" if test["exact"] else "approximate",
+            }.items()
             for each in collect_certificates(self.ledger)
+            for test in [each.record]
             if each.trial is self.trial and each.about[1] == self.model.variant
         ]
+        return make_sheet("Safety tests", rows)
 
-    def _certificate(self) -> Section:
-        if not self.tests:
-            return Section("Certificate", "No safety test was run: constraints are not guaranteed.")
-        rows = [
-            [
-                ("constraint", test["constraint"]),
-                ("passed", test["passed"]),
-                ("upper bound of the violation", number_cell(float(test["upper"]))),
-                ("delta", test["delta"]),
-                ("bound", test["bound"]),
-                ("confidence", "exact" if test["exact"] else "approximate"),
-            ]
-            for test in self.tests
-        ]
-        return Section("Certificate", CERTIFIED, sheet=make_sheet("Safety tests", rows))
-
-    def _limits(self) -> Iterator[str]:
-        """Yield sentences on what the model does not satisfy, and on what is unknown."""
+    @property
+    def limits(self) -> Iterator[str]:
+        """Sentences on what the model does not satisfy, and on what is unknown."""
+        info = self.result.info
         yield from self._violated()
-        constant = (self.info.get(BEST_CONSTANT_KEY) or {}).get("test")
-        objective = self.measured("test", "objective")
+        constant = (info.get(BEST_CONSTANT_KEY) or {}).get("test")
+        objective = self.numbers.get(("test", "objective"))
         if constant is not None and objective is not None and is_no_better(objective, constant):
             yield "On new rows, it is no better than the same answer for everyone."
-        counts = (self.info.get(GROUP_RATES_KEY) or {}).get("rows", {})
+        counts = (info.get(GROUP_RATES_KEY) or {}).get("rows", {})
         names = group_names(self.ledger, self.trial)
         few = [names.get(k, k) for k, count in counts.items() if count < FEW_ROWS]
         if few:
             yield f"Groups with fewer than {FEW_ROWS} new rows: {'; '.join(few)}."
-        if "test" not in self.info.get("rows", {}):
+        if "test" not in info.get("rows", {}):
             yield "There is no test set: all numbers are those of training rows."
         if is_random(self.model.classifier):
             yield "Decisions are random; `ratecli predict --seed` makes them repeatable."
         yield from incomplete_notes(self.ledger)
-        yield from self.info.get("warnings") or ()
+        yield from info.get("warnings") or ()
         yield "The numbers apply to this data only: measure again on data from elsewhere or later."
         yield "Neither its intended use nor the cost of its errors is recorded."
 
@@ -393,34 +340,27 @@ class _CardMaker:
         """Yield a sentence for each constraint and split on which it is violated."""
         for name in self.ledger.constraints:
             for split in ("train", "test"):
-                value = self.measured(split, VIOLATION_PREFIX + name)
-                if value is not None and not value <= CONSTRAINT_TOLERANCE:
+                value = self.numbers.get((split, VIOLATION_PREFIX + name))
+                if value is not None and is_violated(value):
                     chance = split == "test" and value < QUANTILE * self._new_violation(name)[1]
                     more = ", which is within the sampling error of the test set" * chance
                     yield f"{name} is violated on {SPLITS[split]} by {format_number(value)}{more}."
 
-    def _origin(self) -> Section:
-        run = self.run
-        versions = {**(self.ledger.meta.get("versions") or {}), **(run.get("versions") or {})}
-        facts = {
-            "last run": str(run.get("started") or ""),
-            "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
-            "key of the trial": self.trial.key,
-            "sha256 of the model": self.model.sha256,
-        }
-        commands = [shell_command(*run["command"][1:])] if run.get("command") else []
-        commands.append(f"{shell_command('predict', self.model.name, 'NEW.csv')} -o DECIDED.csv")
-        return Section("Origin and use", facts=_stated(facts), commands=tuple(commands))
+    @property
+    def versions(self) -> str:
+        found = {**(self.ledger.meta.get("versions") or {}), **(self.run.get("versions") or {})}
+        return ", ".join(f"{name} {number}" for name, number in found.items())
 
-
-def _stated(facts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, text) for name, text in facts.items() if text)
+    @property
+    def commands(self) -> list[str]:
+        run = [shell_command(*self.run["command"][1:])] if self.run.get("command") else []
+        return [*run, f"{shell_command('predict', self.model.name, 'NEW.csv')} -o DECIDED.csv"]
 
 
 def _violation_cell(value: float | None) -> SheetCell:
     if value is None:
         return SheetCell("not measured")
-    holds = value <= CONSTRAINT_TOLERANCE
+    holds = not is_violated(value)
     text = f"{check_mark(int(holds), 1)} {format_number(value)}"
     return SheetCell(text, value, "good" if holds else "bad")
 
@@ -431,15 +371,11 @@ def _interval_text(value: float, error: float, least: float = -math.inf) -> str:
     return "" if math.isnan(half) else f"[{', '.join(ends)}]"
 
 
-def _rate_cell(
-    value: float | None, n: int, error: float | None = None, *, least: float = -math.inf
-) -> SheetCell:
-    """Return a rate over n rows with its interval: of its standard `error`, or of a share.
-
-    The rate is at least `least`.
-    """
+def _rate_cell(rate: str, value: float | None, n: int, error: float | None = None) -> SheetCell:
+    """Return a rate over n rows with its interval: of its standard `error`, or of a share."""
     if value is None:
         return SheetCell(UNKNOWN)
     if error is not None:
+        least = 0.0 if rate == "mse" else -math.inf
         return SheetCell(f"{format_number(value)} {_interval_text(value, error, least)}", value)
     return estimate_cell(estimate_share(value * n, n))

@@ -48,9 +48,11 @@ from ratecli.report.sheet import (
     SheetCell,
     SheetRow,
     count_by_status,
+    escape,
     format_list,
     format_point,
     make_sheet,
+    markdown_table,
     satisfied_cell,
     status_cell,
 )
@@ -202,16 +204,16 @@ def _yaml(value: Any, **options: Any) -> str:
     return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, **options))
 
 
-def render_template(template: str, **values: Any) -> str:
-    """Render the template of this name in `page/`."""
-    return _environment().get_template(template).render(**values)
+def render_template(template: str, *, markdown: bool = False, **values: Any) -> str:
+    """Render the template of this name in `page/`; HTML is escaped."""
+    return _environment(markdown).get_template(template).render(**values)
 
 
 @cache
-def _environment() -> Environment:
+def _environment(markdown: bool) -> Environment:
     """Return the template environment, created once per process."""
     found = Environment(
-        autoescape=True,
+        autoescape=not markdown,  # noqa: S701 - Markdown is escaped by the filter `flat`
         finalize=lambda value: terminal_safe(value) if type(value) is str else value,
         undefined=StrictUndefined,
         loader=FunctionLoader(_text),
@@ -227,7 +229,7 @@ def _environment() -> Environment:
         "wide_figure": WIDE_FIGURE,
         "long_description": LONG_DESCRIPTION,
     }
-    found.filters["inline_svg"] = inline_svg
+    found.filters |= {"inline_svg": inline_svg, "flat": escape, "markdown_table": markdown_table}
     return found
 
 

@@ -41,7 +41,7 @@ class SheetCell:
     link: str = ""
 
 
-SheetRow: TypeAlias = Sequence[tuple[str, Any]]
+SheetRow: TypeAlias = Iterable[tuple[str, Any]]
 """Titles and cells of a row. A cell that is no `SheetCell` is a value to format."""
 
 
@@ -61,7 +61,7 @@ class Sheet:
 
 def make_sheet(title: str, rows: Iterable[SheetRow], note: str = "") -> Sheet:
     """Return a sheet of rows with the same titles."""
-    named = list(rows)
+    named = [list(row) for row in rows]
     cells = [
         tuple(cell if isinstance(cell, SheetCell) else value_cell(cell) for _, cell in row)
         for row in named
@@ -173,6 +173,12 @@ def share_tone(passed: int, total: int) -> str:
 
 
 def to_markdown(sheet: Sheet) -> str:
+    """Render as a pipe table with a title and a note."""
+    note = f"{escape(sheet.note)}\n\n" if sheet.note else ""
+    return f"## {escape(sheet.title)}\n\n{note}{markdown_table(sheet)}\n"
+
+
+def markdown_table(sheet: Sheet) -> str:
     """Render as a pipe table with aligned columns."""
     columns = []
     for k, (title, numeric) in enumerate(zip(sheet.titles, sheet.numeric, strict=True)):
@@ -181,9 +187,7 @@ def to_markdown(sheet: Sheet) -> str:
         rule = "-" * (width - numeric) + ":" * numeric
         texts.insert(1, rule)
         columns.append([text.rjust(width) if numeric else text.ljust(width) for text in texts])
-    table = "\n".join(f"| {' | '.join(line)} |" for line in zip(*columns, strict=True))
-    note = f"{escape(sheet.note)}\n\n" if sheet.note else ""
-    return f"## {escape(sheet.title)}\n\n{note}{table}\n"
+    return "\n".join(f"| {' | '.join(line)} |" for line in zip(*columns, strict=True))
 
 
 def escape(text: str) -> str:
