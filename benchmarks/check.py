@@ -54,9 +54,9 @@ from ratecli.config.document import Document
 from ratecli.experiment.prepare import prepare_document
 from ratecli.ledger.records import TrialResult, random_stream
 from ratecli.rates.metrics import Direction
+from ratecli.report.check.compare import TOLERANCE, ComparisonTerms, compare_points
+from ratecli.report.check.reference import PinnedTrials, VariantMetric
 from ratecli.report.frame import IntervalEstimate, estimate_share
-from ratecli.report.regression.compare import TOLERANCE, ComparisonTerms, compare_points
-from ratecli.report.regression.reference import PinnedTrials, VariantMetric
 from ratecli.runner import trial
 from ratecli.runner.executors import SerialExecutor
 

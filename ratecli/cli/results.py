@@ -23,7 +23,7 @@ from ratecli.files import RESULTS_FOLDER
 
 if TYPE_CHECKING:
     from ratecli.experiment.prepare import PreparedExperiment
-    from ratecli.report.regression.findings import CheckReport
+    from ratecli.report.check.findings import CheckReport
 
 EXIT_CHECK_FAILED = 3
 REFERENCE = RESULTS_FOLDER / "reference"
@@ -94,8 +94,8 @@ def check(
         raise typer.BadParameter(f"{tolerance} is not finite", param_hint="--tolerance")
     from ratecli.experiment.prepare import check_available  # noqa: PLC0415
     from ratecli.files import atomic_write  # noqa: PLC0415
-    from ratecli.report.regression.check import check_results  # noqa: PLC0415
-    from ratecli.report.regression.findings import checks_to_json, to_junit  # noqa: PLC0415
+    from ratecli.report.check.findings import checks_to_json, to_junit  # noqa: PLC0415
+    from ratecli.report.check.results import check_results  # noqa: PLC0415
 
     ready = collect_errors(files, partial(check_available, overrides=settings or ()))
     folders = [output / prepared.experiment.name for prepared in ready]
@@ -125,7 +125,7 @@ def pin(
     Results of `ratecli run --set` are pinned with the same `--set`.
     """
     from ratecli.experiment.prepare import check_available  # noqa: PLC0415
-    from ratecli.report.regression.check import pin_reference  # noqa: PLC0415
+    from ratecli.report.check.results import pin_reference  # noqa: PLC0415
 
     def pin_one(prepared: PreparedExperiment) -> str:
         path = _reference_path(prepared, reference)
@@ -144,8 +144,8 @@ def _reference_path(prepared: PreparedExperiment, reference: Path) -> Path:
 
 def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github: bool) -> None:
     from ratecli.render import diagnostics_to_github  # noqa: PLC0415
+    from ratecli.report.check import findings as fd  # noqa: PLC0415
     from ratecli.report.expectations import Verdict  # noqa: PLC0415
-    from ratecli.report.regression import findings as fd  # noqa: PLC0415
 
     placed = prepared.document.placed
     notes = [placed(note) for note in outcome.notes]

@@ -15,7 +15,7 @@ from small import PLAIN
 
 from ratecli.cli.app import main
 from ratecli.config.experiment import load_experiment
-from ratecli.report.regression.reference import read_reference, reference_text
+from ratecli.report.check.reference import read_reference, reference_text
 
 FILE = (
     PLAIN.replace("seeds: 2", "seeds: 5")

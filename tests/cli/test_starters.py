@@ -16,7 +16,7 @@ from ratecli.experiment.starters.features import _leaks
 from ratecli.experiment.starters.goals import GOALS
 from ratecli.experiment.starters.templates import template_summaries, template_text
 from ratecli.ledger.view import SAME_TEST_SET
-from ratecli.report.regression.statistics import MIN_SEEDS
+from ratecli.report.check.statistics import MIN_SEEDS
 
 
 @pytest.mark.parametrize("name", template_summaries())

@@ -23,16 +23,14 @@ from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.syntax import SPLITS
 from ratecli.rates.table import BALANCE_METRICS
-from ratecli.report.expectations import Verdict, compare_expectations
-from ratecli.report.groups import group_by
-from ratecli.report.regression.compare import (
+from ratecli.report.check.compare import (
     FINISHED,
     UNDEFINED_PREFIX,
     ComparisonTerms,
     compare_points,
 )
-from ratecli.report.regression.findings import CheckReport, Finding
-from ratecli.report.regression.reference import (
+from ratecli.report.check.findings import CheckReport, Finding
+from ratecli.report.check.reference import (
     OBJECTIVE,
     Reference,
     build_reference,
@@ -41,7 +39,7 @@ from ratecli.report.regression.reference import (
     read_reference,
     reference_text,
 )
-from ratecli.report.regression.settings import (
+from ratecli.report.check.settings import (
     Changes,
     algorithm_changes,
     change_notes,
@@ -49,6 +47,8 @@ from ratecli.report.regression.settings import (
     changed_settings,
     experiment_settings,
 )
+from ratecli.report.expectations import Verdict, compare_expectations
+from ratecli.report.groups import group_by
 from ratecli.report.sheet import format_point
 
 SEEDS_SUGGESTION = "use the pinned seeds in the file, or pin again"

@@ -8,7 +8,7 @@ from synthetic_ledger import HOSTILE, example, measured, planned
 
 from ratecli.errors import FaultError
 from ratecli.ledger.view import Ledger
-from ratecli.report.regression import reference as pins
+from ratecli.report.check import reference as pins
 
 
 def test_a_reference_reads_back_as_it_was(tmp_path, example):

@@ -22,16 +22,15 @@ more. Products over few seeds overestimate q, so the formula errs on the safe si
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-BySeed = Mapping[int, float]
-"""Values by seed, of the seeds that returned a classifier; NaN or infinite where undefined."""
 Numbers = NDArray[np.float64]
 
 MIN_SEEDS = 5
@@ -105,24 +104,38 @@ class MeanDifference:
 
 
 def mean_differences(
-    family: Sequence[tuple[BySeed, BySeed]], design: SeedDesign
+    was: pd.DataFrame, now: pd.DataFrame, design: SeedDesign
 ) -> list[MeanDifference | None]:
     """Return the differences of one family by point; None where there is nothing to compare.
 
-    Seeds whose value is undefined, of pairs on either side, are left out. Points of paired seeds
-    that have no pair left are compared as two samples if both sides have several values.
+    The frames have a row for each point and a column for each seed. Seeds whose value is undefined
+    or missing, of pairs on either side, are left out. Points of paired seeds that have no pair left
+    are compared as two samples if both sides have several values.
     """
-    seeds = list({seed: None for pair in family for side in pair for seed in side})
-    was, now = (_table([pair[k] for pair in family], seeds) for k in (0, 1))
+    before, after = (side.to_numpy(dtype=float) for side in (was, now))
+    before, after = (np.where(np.isfinite(side), side, math.nan) for side in (before, after))
+    found = _differences(before, after, design)
+    if design.paired and design.enough:
+        # for a standard error, each side needs two defined values
+        several = [np.isfinite(side).sum(axis=1) > 1 for side in (before, after)]
+        unpaired = np.flatnonzero([each is None for each in found] & several[0] & several[1])
+        others = _differences(before[unpaired], after[unpaired], SeedDesign(False, enough=True))
+        for k, other in zip(unpaired.tolist(), others, strict=True):
+            found[k] = other
+    return found
+
+
+def _differences(was: Numbers, now: Numbers, design: SeedDesign) -> list[MeanDifference | None]:
+    """Return the differences of values by point and seed, which are NaN where there is none."""
     changes = now - was
     if design.paired:
         was, now = (np.where(np.isnan(changes), math.nan, side) for side in (was, now))
     sizes = np.minimum(np.isfinite(was).sum(axis=1), np.isfinite(now).sum(axis=1))
     if not design.paired and not design.enough:
         sizes[:] = 0
-    found: list[MeanDifference | None] = [None] * len(family)
+    found: list[MeanDifference | None] = [None] * len(sizes)
     rows = np.flatnonzero(sizes)
-    largest = np.full(len(family), math.inf)
+    largest = np.full(len(sizes), math.inf)
     if design.paired:
         largest[rows] = np.nanmax(np.abs(changes[rows]), axis=1)
     samples = [changes[rows]] if design.paired else [was[rows], now[rows]]
@@ -130,20 +143,7 @@ def mean_differences(
     for k, (error, df) in zip(rows.tolist(), errors, strict=True):
         means = float(np.nanmean(was[k])), float(np.nanmean(now[k]))
         found[k] = MeanDifference(*means, int(sizes[k]), float(largest[k]), error, df)
-    if design.paired and design.enough:
-        # for a standard error, each side needs two defined values
-        spread = [min(sum(map(math.isfinite, side.values())) for side in pair) for pair in family]
-        unpaired = [k for k, each in enumerate(found) if each is None and spread[k] > 1]
-        others = mean_differences([family[k] for k in unpaired], SeedDesign(False, enough=True))
-        for k, other in zip(unpaired, others, strict=True):
-            found[k] = other
     return found
-
-
-def _table(points: Sequence[BySeed], seeds: Sequence[int]) -> Numbers:
-    """Return the values by point and seed, NaN where they are missing or undefined."""
-    values = np.array([[each.get(seed, math.nan) for seed in seeds] for each in points])
-    return np.where(np.isfinite(values), values, math.nan).reshape(len(points), len(seeds))
 
 
 def _standard_errors(samples: Sequence[Numbers]) -> list[tuple[float | None, float]]:

@@ -4,16 +4,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from synthetic_ledger import texts
 
 from ratecli.rates.metrics import Direction
+from ratecli.report.check import compare, settings
+from ratecli.report.check.findings import CheckReport, Finding, check_summary, findings_sheet
+from ratecli.report.check.reference import PinnedTrials
+from ratecli.report.check.results import seed_notes
+from ratecli.report.check.statistics import SeedDesign
 from ratecli.report.expectations import Verdict
 from ratecli.report.frame import estimate_share
-from ratecli.report.regression import compare, settings
-from ratecli.report.regression.check import seed_notes
-from ratecli.report.regression.findings import CheckReport, Finding, check_summary, findings_sheet
-from ratecli.report.regression.reference import PinnedTrials
 from ratecli.solvers.majorize.solver import Majorize
 
 BETTER = {"error": Direction.LOW, "accuracy": Direction.HIGH, "solution_rate": Direction.HIGH}
@@ -119,8 +121,8 @@ def test_many_changed_metrics_require_wider_intervals():
         (point([0.1], k=1), point([0.1], k=1.0), "it is not pinned"),
         ([], point([0.1]), "it is pinned but no longer in the file"),
         (point([0.1]), point([0.1], "other"), "it is pinned but no longer measured"),
-        (point([0.1] * 4), point([0.1] * 4, first=4), "no seed has a value on both sides"),
-        (point([0.1]), point([NAN]), "no seed has a value on both sides"),
+        (point([0.1] * 4), point([0.1] * 4, first=4), "too few seeds in common to compare"),
+        (point([0.1]), point([NAN]), "too few seeds in common to compare"),
         (point([NAN]), point([0.1]), "it is undefined at every seed, unlike in the reference"),
         (point([0.1], status="diverged"), point([0.1]), "it ended as diverged at seed 0, unlike"),
     ],
@@ -256,12 +258,15 @@ class Scenario:
             now = now + rng.normal(0, self.own, (points, self.seeds))
             now = now + rng.normal(0, self.shared, self.seeds)
             for side, share in zip((was, now), self.undefined, strict=True):
-                side[rng.random(side.shape) < share] = np.nan
-            first = self.seeds * self.other
-            found = findings(
-                [point(row, first=first, k=k) for k, row in enumerate(now.tolist())],
-                [point(row, k=k) for k, row in enumerate(was.tolist())],
+                side[rng.random(side.shape) < share] = np.inf
+            seeds = range(self.seeds), range(self.seeds * self.other, self.seeds * (1 + self.other))
+            sides = (
+                pd.DataFrame(each, columns=own) for each, own in zip((was, now), seeds, strict=True)
             )
+            before, after = next(sides).align(next(sides), axis=1)
+            whole = compare.MetricFamily([Finding(metric="error")] * points, before, after)
+            terms = compare.ComparisonTerms(compare.TOLERANCE, BETTER)
+            found = compare.judge_families([whole], SeedDesign.of(*seeds), terms)
             count += any(not each.verdict.good for each in found)
         return count
 

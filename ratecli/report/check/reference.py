@@ -16,13 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import Ledger
+from ratecli.report.check.settings import experiment_settings
 from ratecli.report.groups import group_by
-from ratecli.report.regression.settings import experiment_settings
 
 DIGITS = 9
 """Significant digits: more than any tolerance needs, but few enough to be equal across CPUs."""
@@ -85,6 +86,19 @@ class PinnedTrials(_Strict):
             }
             for place, values in self._lists()
         }
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The values by algorithm, point, variant, split and metric (rows) and seed (columns).
+
+        Undefined values are infinite; seeds without a value have NaN.
+        """
+        rows = [
+            {seed: value if math.isfinite(value) else math.inf for seed, value in own.items()}
+            for own in self.numbers.values()
+        ]
+        index = pd.MultiIndex.from_tuples([(*self.key, *place) for place in self.numbers])
+        return pd.DataFrame(rows, index, dtype=float)
 
     def _lists(self) -> Iterator[tuple[VariantMetric, list[PinnedNumber]]]:
         for variant, splits in self.values.items():

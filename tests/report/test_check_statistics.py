@@ -3,10 +3,11 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
-from ratecli.report.regression.statistics import MIN_SEEDS, SeedDesign, mean_differences
+from ratecli.report.check.statistics import MIN_SEEDS, SeedDesign, mean_differences
 
 TAIL = 0.01
 PAIRED = SeedDesign(paired=True, enough=True)
@@ -18,8 +19,15 @@ def by_seed(values, *undefined, first=0):
     return {seed: math.nan if seed in undefined else value for seed, value in values}
 
 
+def differences(pairs, design=PAIRED):
+    """Compare pairs of values by seed."""
+    frames = (pd.DataFrame(list(side), dtype=float) for side in zip(*pairs, strict=True))
+    was, now = next(frames), next(frames)
+    return mean_differences(*was.align(now, axis=1), design)
+
+
 def difference(was, now, design=PAIRED):
-    (found,) = mean_differences([(was, now)], design)
+    (found,) = differences([(was, now)], design)
     assert found is not None
     return found
 
@@ -59,7 +67,7 @@ def test_pairs_are_matched_by_seed_not_by_position(draws):
 def test_equal_points_and_unchanged_points_leave_the_interval_as_it_is(draws):
     pair = by_seed(draws[0]), by_seed(draws[1])
     alone = difference(*pair)
-    *equal, unchanged = mean_differences([pair, pair, pair, (pair[0], pair[0])], PAIRED)
+    *equal, unchanged = differences([pair, pair, pair, (pair[0], pair[0])])
     for found in equal:
         assert (found.df, found.error) == pytest.approx((alone.df, alone.error))
     assert unchanged.error == 0
@@ -70,7 +78,7 @@ def test_independent_points_share_their_variance():
     noise = rng.normal(0, 0.01, (6, MIN_SEEDS))
     noise[0] = 0.004 + 1e-6 * np.arange(MIN_SEEDS)  # five that agree by chance
     zero = by_seed([0.0] * MIN_SEEDS)
-    found = mean_differences([(zero, by_seed(row)) for row in noise], PAIRED)
+    found = differences([(zero, by_seed(row)) for row in noise])
     assert difference(zero, by_seed(noise[0])).interval(TAIL)[0] > 0
     assert found[0].interval(TAIL)[0] < 0
     mean = np.var(noise, axis=1, ddof=1).mean() / MIN_SEEDS
@@ -83,7 +91,7 @@ def test_a_single_pair_has_the_variance_of_other_points_or_no_interval(draws):
     single = by_seed(draws[2], *range(1, 8)), by_seed(draws[3])
     alone = difference(*single)
     assert (alone.seeds, alone.error, alone.interval(TAIL)) == (1, None, None)
-    other, found = mean_differences([several, single], PAIRED)
+    other, found = differences([several, single])
     assert found.value == pytest.approx(draws[3, 0] - draws[2, 0])
     assert found.error == pytest.approx(other.error * math.sqrt(8))
     assert found.df == pytest.approx(other.df)
@@ -92,9 +100,9 @@ def test_a_single_pair_has_the_variance_of_other_points_or_no_interval(draws):
 def test_points_that_lack_different_seeds_share_the_others():
     rng = np.random.default_rng(2)
     noise, zero = rng.normal(0, 0.01, (6, 14)), by_seed([0.0] * 14)
-    whole = mean_differences([(zero, by_seed(row)) for row in noise], PAIRED)
+    whole = differences([(zero, by_seed(row)) for row in noise])
     gaps = [(zero, by_seed(row, k, k + 7)) for k, row in enumerate(noise)]
-    for full, found in zip(whole, mean_differences(gaps, PAIRED), strict=True):
+    for full, found in zip(whole, differences(gaps), strict=True):
         assert found.seeds == 12
         assert found.error == pytest.approx(full.error * math.sqrt(14 / 12), rel=0.15)
         assert 13 < found.df < full.df * 1.1
@@ -117,9 +125,9 @@ def test_seeds_are_paired_if_enough_are_common_or_either_side_has_few(was, now, 
 
 def test_nothing_to_compare_has_no_difference():
     few = SeedDesign(paired=False, enough=False)
-    assert mean_differences([(by_seed([1, 2]), by_seed([1, 2], first=5))], few) == [None]
-    assert mean_differences([({}, by_seed([1.0] * 9))], SAMPLES) == [None]
-    assert mean_differences([(by_seed([1, 2], 0), by_seed([1, 2], 1))], PAIRED) == [None]
+    assert differences([(by_seed([1, 2]), by_seed([1, 2], first=5))], few) == [None]
+    assert differences([({}, by_seed([1.0] * 9))], SAMPLES) == [None]
+    assert differences([(by_seed([1, 2], 0), by_seed([1, 2], 1))]) == [None]
     found = difference(by_seed([0.1] * 4), by_seed([0.2] * 4), SeedDesign(True, False))
     assert (found.error, found.interval(TAIL), found.seeds) == (None, None, 4)
 

@@ -1,0 +1,289 @@
+"""Compare an experiment's results with its pinned reference, and judge the differences.
+
+If the seeds differ, a metric is compared on each split and as the mean over the rows of all splits.
+Violations below 0 count as 0, as slack does not matter. Two shares of trials are compared like
+metrics: `solution_rate`, of the seeds whose trial found a solution, and `undefined.METRIC`, of the
+sweep points where METRIC is undefined, if there are any. Means leave such values out.
+
+A metric *regressed* if its mean over seeds got worse by more than the tolerance and the interval of
+the difference excludes 0. If only noise changes the values, then with a probability of 95 % no
+metric of a file regresses (Bonferroni correction over the metrics that changed by more than the
+tolerance at some seed: no other metric can regress). If any value is undefined, half of the 5 %
+are for shares of undefined values. With fewer than `MIN_SEEDS` seeds, noise
+cannot be estimated, and any difference beyond the tolerance counts. A metric without a known
+direction of improvement *changed* if this holds in either direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ratecli.config.base import SOLUTION_RATE
+from ratecli.ledger.records import VIOLATION_PREFIX
+from ratecli.rates.metrics import Direction
+from ratecli.report.check.findings import Finding
+from ratecli.report.check.reference import PinnedTrials
+from ratecli.report.check.statistics import MeanDifference, SeedDesign, mean_differences
+from ratecli.report.expectations import Verdict
+from ratecli.report.groups import CONCLUSIVE
+
+FINISHED = CONCLUSIVE | {"diverged"}
+"""Statuses of trials that may be pinned: they are reproducible."""
+LEVEL = 0.05
+"""Largest probability that noise makes any metric of a file fail."""
+TOLERANCE = 0.001
+"""Default tolerance, 0.1 percentage points, because results differ slightly between CPUs.
+
+With the kernels of five CPUs, rates of `experiments/adult-check.yaml` differ by at most 0.0003.
+"""
+HALF_A_POINT = 0.005
+"""Loss for which `Finding.needed` is computed, relative for values above 1."""
+UNDEFINED_PREFIX = "undefined."
+"""Metrics with this prefix are the shares of sweep points at which a metric is undefined."""
+BROKEN_HELP = "find out why; trials.csv says how the trials ended"
+"""What to do about a model that has no results, although the reference has."""
+FAMILY = ["algorithm", "variant", "split", "metric"]
+"""What the same metric has in common at all sweep points."""
+
+
+@dataclass(frozen=True)
+class ComparisonTerms:
+    """The terms of a comparison.
+
+    `tolerance` is absolute, or relative for values above 1. `better` is the direction in which each
+    metric improves. `rows` is the number of rows of each split, in the order of splits.
+    """
+
+    tolerance: float
+    better: Mapping[str, Direction]
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+    def direction(self, metric: str) -> Direction:
+        """Return the direction in which a metric improves."""
+        low = metric.startswith((VIOLATION_PREFIX, UNDEFINED_PREFIX))
+        return Direction.LOW if low else self.better.get(metric, Direction.EITHER)
+
+    def at(self, was: float) -> float:
+        """Return the tolerance for a value."""
+        return self.tolerance * max(1.0, abs(was))
+
+
+@dataclass(frozen=True)
+class MetricFamily:
+    """Pinned and current values (K, seeds) of one metric at K sweep points, and their findings.
+
+    Values are infinite where they are undefined, and NaN where a trial has none. The findings have
+    no verdicts yet.
+    """
+
+    findings: Sequence[Finding]
+    was: pd.DataFrame
+    now: pd.DataFrame
+
+    @property
+    def is_defined(self) -> bool:
+        return not np.isinf(self.was).any(axis=None) and not np.isinf(self.now).any(axis=None)
+
+    @property
+    def undefined(self) -> MetricFamily:
+        """The shares of sweep points where the metric is undefined, by seed.
+
+        A seed counts once for all sweep points, because its values there are similar.
+        """
+        first = self.findings[0]
+        found = replace(first, metric=UNDEFINED_PREFIX + first.metric, point={})
+        shares = (
+            np.isinf(side).sum() / side.notna().sum().where(lambda count: count > 0)
+            for side in (self.was, self.now)
+        )
+        return MetricFamily([found], *(share.to_frame().T for share in shares))
+
+
+def compare_points(
+    now: Sequence[PinnedTrials], was: Sequence[PinnedTrials], terms: ComparisonTerms
+) -> list[Finding]:
+    """Compare results; what cannot be compared comes first."""
+    known, found = {each.key: each for each in was}, list[Finding]()
+    design = SeedDesign.of(*({seed for each in side for seed in each.seeds} for side in (was, now)))
+    pairs: list[tuple[PinnedTrials, PinnedTrials]] = []
+    for each in now:
+        before = known.pop(each.key, None)
+        if before is None:
+            found.append(_finding(each, detail="it is not pinned"))
+        elif reason := _new_silence(each, before):
+            found.append(_finding(each, detail=reason, help=BROKEN_HELP))
+        elif FINISHED.issuperset(each.statuses):  # `inconclusive_findings` reports the others
+            pairs.append((before, each))
+    gone = "it is pinned but no longer in the file"
+    found += [_finding(each, detail=gone) for each in known.values()]
+    compared = list(_families(pairs, design, terms.rows)) if pairs else []
+    found += [each for each in compared if isinstance(each, Finding)]
+    families = [each for each in compared if isinstance(each, MetricFamily)]
+    return found + judge_families(families, design, terms)
+
+
+def _new_silence(now: PinnedTrials, was: PinnedTrials) -> str:
+    """Return which trials ended without a result, unlike in the reference; "" if none did."""
+    silent = {seed: status for seed, status in now.status.items() if status not in CONCLUSIVE}
+    new = [
+        f"{status} at seed {seed}"
+        for seed, status in silent.items()
+        if was.status.get(seed) != status
+    ]
+    known = FINISHED.issuperset(now.statuses)
+    return f"it ended as {', '.join(new)}, unlike in the reference" if new and known else ""
+
+
+def _families(
+    pairs: Sequence[tuple[PinnedTrials, PinnedTrials]],
+    design: SeedDesign,
+    rows: Mapping[str, int],
+) -> Iterator[MetricFamily | Finding]:
+    """Yield the values to compare, and findings about metrics that only one side has.
+
+    Violations are at least 0. A point without any values on one side has only its solution rate.
+    """
+    points = {each.key: each for _, each in pairs}
+    solved = pd.MultiIndex.from_tuples([(*key, "", "", SOLUTION_RATE) for key in points])
+    sides = []
+    for side in zip(*pairs, strict=True):
+        rates = pd.DataFrame([each.solved for each in side], index=solved)
+        own = [
+            each.frame
+            for pair, each in zip(pairs, side, strict=True)
+            if all(p.numbers for p in pair)
+        ]
+        values = pd.concat([rates, *own]).rename_axis(["algorithm", "point", *FAMILY[1:]])
+        if design.enough and not design.paired:
+            values = _with_all_splits(values, rows)
+        violations = values.index.get_level_values("metric").str.startswith(VIOLATION_PREFIX)
+        sides.append(values.mask(violations[:, None] & (values < 0), 0.0))
+    was, now = sides[0].align(sides[1], axis=1)
+
+    def finding(place: tuple[str, str, str, str, str], **more: Any) -> Finding:
+        return _finding(
+            points[place[:2]], variant=place[2], split=place[3], metric=place[4], **more
+        )
+
+    for place in was.index.symmetric_difference(now.index, sort=False):
+        gone = place in was.index
+        detail = "it is pinned but no longer measured" if gone else "it is not pinned"
+        yield finding(place, detail=detail)
+    common = now[now.index.isin(was.index)]
+    for _, values in common.groupby(FAMILY, sort=False):
+        yield MetricFamily(list(map(finding, values.index)), was.loc[values.index], values)
+
+
+def _with_all_splits(values: pd.DataFrame, rows: Mapping[str, int]) -> pd.DataFrame:
+    """Add the mean of each metric over the rows of all splits, for comparisons of other seeds.
+
+    Other seeds assign the same rows to other splits. The error on a small test set is uncertain,
+    while the mean over all rows is not, because a high error on one split goes with a low error on
+    another.
+    """
+    found = [values]
+    for _, own in values.groupby(["algorithm", "point", "variant", "metric"], sort=False):
+        splits = [split for split in rows if split in own.index.unique("split")]
+        if len(splits) > 1 and not own.index[0][-1].startswith(VIOLATION_PREFIX):
+            weights = np.array([rows[split] for split in splits])
+            parts = own.loc[[(*own.index[0][:3], split, own.index[0][4]) for split in splits]]
+            whole = (parts * (weights / weights.sum())[:, None]).sum(skipna=False)
+            place = (*own.index[0][:3], " + ".join(splits), own.index[0][4])
+            index = pd.MultiIndex.from_tuples([place], names=values.index.names)
+            found.append(pd.DataFrame([whole.to_numpy()], index, values.columns))
+    return pd.concat(found)
+
+
+def _finding(now: PinnedTrials, **more: Any) -> Finding:
+    """Return a finding about an algorithm at a sweep point, not compared yet."""
+    return Finding(algorithm=now.algorithm, point=now.point, **more)
+
+
+def judge_families(
+    families: Sequence[MetricFamily], design: SeedDesign, terms: ComparisonTerms
+) -> list[Finding]:
+    """Return the findings on values, then on shares of undefined values, with their verdicts."""
+    undefined = [each.undefined for each in families if not each.is_defined]
+    level = LEVEL / 2 if undefined else LEVEL
+    tests = (families, undefined)
+    return [each for tested in tests for each in _judge(tested, design, level, terms)]
+
+
+def _judge(
+    families: Sequence[MetricFamily],
+    design: SeedDesign,
+    level: float,
+    terms: ComparisonTerms,
+) -> list[Finding]:
+    """Return the findings with their verdicts.
+
+    If there is only noise, none of them fails with a probability of at least 1 - `level`.
+    """
+    differences = [mean_differences(each.was, each.now, design) for each in families]
+    tests = sum(
+        found is not None and found.error is not None and found.largest > terms.at(found.was)
+        for family in differences
+        for found in family
+    )
+    tail = level / max(1, tests)
+    return [
+        _judge_one(finding, (family.was.iloc[k], family.now.iloc[k]), difference, tail, terms)
+        for family, found in zip(families, differences, strict=True)
+        for k, (finding, difference) in enumerate(zip(family.findings, found, strict=True))
+    ]
+
+
+def _judge_one(
+    finding: Finding,
+    sides: tuple[pd.Series, pd.Series],
+    found: MeanDifference | None,
+    tail: float,
+    terms: ComparisonTerms,
+) -> Finding:
+    """Return a finding with its verdict; `tail` is the level of its interval."""
+    metric = finding.metric
+    was_defined, now_defined = (bool(np.isfinite(side).any()) for side in sides)
+    if not was_defined and not now_defined:
+        return replace(finding, verdict=Verdict.SAME, detail="undefined, as in the reference")
+    if found is None and was_defined and not now_defined:
+        detail = "it is undefined at every seed, unlike in the reference"
+        return replace(finding, detail=detail, help=BROKEN_HELP)
+    if found is None:
+        return replace(finding, detail="too few seeds in common to compare")
+    direction = terms.direction(metric)
+    directed = direction in {Direction.LOW, Direction.HIGH}
+    tail = tail if directed else tail / 2
+    paired = np.isfinite(found.largest)
+    seeds = f"{found.seeds} seed{'s' * (found.seeds > 1)}"
+    how = f"paired over {seeds}" if found.error is not None else f"{seeds}: no interval"
+    # half a point means little for shares of trials and violations: they are not means over rows
+    over_rows = not metric.startswith((SOLUTION_RATE, VIOLATION_PREFIX, UNDEFINED_PREFIX))
+    loss = HALF_A_POINT * max(1.0, abs(found.was))
+    return replace(
+        finding,
+        verdict=_verdict(found, tail, direction, terms),
+        was=found.was,
+        now=found.now,
+        interval=found.interval(tail),
+        seeds=found.seeds,
+        left_out=int(np.isinf(sides).any(axis=0).sum()),
+        needed=found.needed(loss, tail) if directed and over_rows and not paired else 0,
+        detail=how if paired else f"two samples of {seeds} or more",
+    )
+
+
+def _verdict(
+    found: MeanDifference, tail: float, direction: Direction, terms: ComparisonTerms
+) -> Verdict:
+    low, high = found.interval(tail) or (found.value, found.value)
+    if abs(found.value) <= terms.at(found.was) or low <= 0 <= high:
+        return Verdict.SAME
+    if direction not in {Direction.LOW, Direction.HIGH}:
+        return Verdict.CHANGED
+    worse = (found.value > 0) is (direction is Direction.LOW)
+    return Verdict.REGRESSED if worse else Verdict.IMPROVED
