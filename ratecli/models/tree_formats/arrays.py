@@ -14,14 +14,20 @@ from ratecli.models.base import Array
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 
-MAX_SET_ENTRIES = 2**26
-"""Maximum number of levels in all sets of a tree (64 MiB)."""
-MAX_LEAF_VALUES = 2**26
-"""Maximum number of leaves times classes (512 MiB)."""
+MAX_ENTRIES = 2**26
+"""Maximum number of values of leaves, and of levels in sets, of all trees (512 MiB)."""
 
 
 class Tree(NamedTuple):
-    """The arrays of one tree, as in `TreeEnsemble`; indices count from its own first elements."""
+    """The N nodes of one tree, as in `TreeEnsemble`; node 0 is the root.
+
+    Attributes
+    ----------
+    children
+        (N, 2) numbers of nodes in this tree.
+    set_at
+        (N,) where the sets of nodes start in `sets`, or NO_SET.
+    """
 
     column: NDArray[np.intp]
     threshold: Array
@@ -33,58 +39,53 @@ class Tree(NamedTuple):
 
 
 def combine_trees(layout: ColumnLayout, trees: Iterable[Tree], **more: Any) -> TreeEnsemble:
-    """Return the ensemble of the trees; `more` are its other fields."""
-    found = list(trees)
+    """Return the ensemble of the trees; `more` are its other fields.
+
+    Raises
+    ------
+    ValueError
+        If the arrays are not trees over these columns, or too large.
+    """
+    found, entries = list[Tree](), 0
+    for tree in trees:
+        entries += tree.values.size + tree.sets.size
+        require(entries <= MAX_ENTRIES, "its trees are too large")
+        found.append(tree)
     require(found, "there are no trees")
-    sizes = [len(tree.column) for tree in found]
-    roots = np.cumsum([0, *sizes])[:-1].astype(np.intp)
-    bases = np.cumsum([0, *(len(tree.sets) for tree in found)])[:-1].astype(np.intp)
-    set_at = [
-        np.where(tree.set_at == NO_SET, NO_SET, tree.set_at + base)
-        for tree, base in zip(found, bases, strict=True)
-    ]
-    return TreeEnsemble(
-        layout=layout,
-        roots=roots,
-        column=np.concatenate([tree.column for tree in found]),
-        threshold=np.concatenate([tree.threshold for tree in found]),
-        children=np.concatenate([tree.children for tree in found])
-        + np.repeat(roots, sizes)[:, None],
-        missing_second=np.concatenate([tree.missing_second for tree in found]),
-        set_at=np.concatenate(set_at),
-        sets=np.concatenate([tree.sets for tree in found]),
-        values=np.concatenate([tree.values for tree in found]),
-        **more,
-    )
+    sizes = np.array([len(tree.column) for tree in found])
+    roots = np.cumsum(sizes) - sizes
+    parts = {name: np.concatenate([getattr(t, name) for t in found]) for name in Tree._fields}
+    set_starts = np.cumsum([0, *(len(tree.sets) for tree in found[:-1])])
+    parts["set_at"] += np.where(parts["set_at"] == NO_SET, 0, np.repeat(set_starts, sizes))
+    inner = parts["column"] != LEAF
+    own, children = parts["column"][inner], parts["children"][inner]
+    require(((own >= 0) & (own < len(layout.levels))).all(), "a column does not exist")
+    below = (children >= 0) & (children < np.repeat(sizes, sizes)[inner, None])
+    require(below.all(), "a child does not exist")
+    require(not np.isnan(parts["threshold"][inner]).any(), "a threshold is not a number")
+    parts["children"] = parts["children"] + np.repeat(roots, sizes)[:, None]
+    return TreeEnsemble(layout, roots, **parts, **more)
 
 
-def place_in_column(values: Array, k: int | NDArray[np.intp], count: int) -> Array:
-    """Return (N, Q) zeros, but for the values (N,) in column k, an index or (N,) indices.
+def place_in_column(values: Array, k: int, count: int) -> Array:
+    """Return (N, Q) zeros, but for the values (N,) in column k.
 
     A single column counts as the second of two.
     """
+    require(len(values) * count <= MAX_ENTRIES, "its trees are too large")
     columns = np.zeros((len(values), max(count, 2)))
-    columns[np.arange(len(values)), k + (count == 1)] = values
+    columns[:, k + (count == 1)] = values
     return columns
-
-
-def append_leaves(tree: Tree, values: Array) -> Tree:
-    """Append leaves with values (M, Q) to a tree of inner nodes."""
-    many = len(values)
-    return Tree(
-        column=np.append(tree.column, np.full(many, LEAF)),
-        threshold=np.append(tree.threshold, np.zeros(many)),
-        children=np.append(tree.children, np.zeros((many, 2), dtype=np.intp), axis=0),
-        missing_second=np.append(tree.missing_second, np.zeros(many, dtype=bool)),
-        values=np.append(tree.values, values, axis=0),
-        set_at=np.append(tree.set_at, np.full(many, NO_SET)),
-        sets=tree.sets,
-    )
 
 
 def as_regressor(trees: TreeEnsemble) -> TreeEnsemble:
     """Return trees whose only score, in the second column, is a prediction."""
     return replace(trees, values=trees.values[:, 1:], start=trees.start[1:], softmax=False)
+
+
+def starts_of(scores: Array) -> Array:
+    """Return initial scores of one or several columns; that of a single one counts as a second."""
+    return np.append(0.0, scores) if len(scores) == 1 else scores
 
 
 @contextmanager
@@ -127,28 +128,28 @@ def numbers(values: Any) -> Array:
     return found.astype(float)
 
 
-def check_leaves(leaves: Iterable[Array], classes: int) -> None:
-    """Raise ValueError if the leaves of trees have too many values in total."""
-    require(sum(map(len, leaves)) * classes <= MAX_LEAF_VALUES, "it has too many leaves")
-
-
 def sets_of_levels(
-    layout: ColumnLayout, columns: NDArray[np.intp], members: Iterable[NDArray[np.integer[Any]]]
+    layout: ColumnLayout,
+    columns: NDArray[np.intp],
+    by_set: NDArray[np.bool_],
+    members: Iterable[NDArray[np.integer[Any]]],
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return where the set of each of S nodes starts in the sets, and the sets.
+    """Return where the set of each of N nodes starts in the sets (NO_SET for others), and the sets.
 
-    The nodes test `columns` (S,) and have the levels in `members`; others do not occur.
+    The nodes `by_set` (N,) test `columns` (N,) and have the levels in `members`; others do not
+    occur.
 
     Raises
     ------
     ValueError
         If a column is not a category, or the sets are too large.
     """
-    levels = layout.levels[columns]
+    levels = layout.levels[columns[by_set]]
     require((levels > 0).all(), "a categorical split of a numeric column")
-    require(levels.sum() <= MAX_SET_ENTRIES, "its sets are too large")
-    starts = np.cumsum(levels) - levels
+    require(levels.sum() <= MAX_ENTRIES, "its trees are too large")
+    set_at = np.full(len(columns), NO_SET, dtype=np.intp)
+    set_at[by_set] = np.cumsum(levels) - levels
     sets = np.zeros(levels.sum(), dtype=bool)
-    for start, count, own in zip(starts, levels, members, strict=True):
+    for start, count, own in zip(set_at[by_set], levels, members, strict=True):
         sets[start + own[own < count]] = True
-    return starts, sets
+    return set_at, sets

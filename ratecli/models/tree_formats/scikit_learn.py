@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.models.layout import ColumnLayout
-from ratecli.models.tree_formats.arrays import Tree, combine_trees, place_in_column
+from ratecli.models.tree_formats.arrays import (
+    Tree,
+    as_regressor,
+    combine_trees,
+    place_in_column,
+    sets_of_levels,
+    starts_of,
+)
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 
 
@@ -83,63 +90,47 @@ def _convert_adaboost(model: Any, layout: ColumnLayout) -> TreeEnsemble:
 
 
 def _convert_boosting(model: Any, layout: ColumnLayout) -> TreeEnsemble:
-    """Log-odds: `learning_rate` times each tree's value, doubled for the exponential loss.
+    """Scores: `learning_rate` times each tree's value, doubled for the exponential loss.
 
     The start value is what the model's score has besides the values of the trees.
     """
     factor = 2.0 if model.loss == "exponential" else 1.0
-    count = model.estimators_.shape[1]
-    parts = []
-    for row in model.estimators_:
-        for k, each in enumerate(row):
-            values = factor * model.learning_rate * each.tree_.value[:, 0, 0]
-            parts.append(_convert_tree(each, place_in_column(values, k, count)))
-    trees = combine_trees(
-        layout, parts, start=np.zeros(max(count, 2)), per_round=count, rounded=True
+    count, is_regressor = model.estimators_.shape[1], not hasattr(model, "classes_")
+    parts = (
+        _convert_tree(
+            each,
+            place_in_column(factor * model.learning_rate * each.tree_.value[:, 0, 0], k, count),
+        )
+        for row in model.estimators_
+        for k, each in enumerate(row)
     )
-    scores = factor * np.atleast_1d(model.decision_function(np.zeros((1, len(layout.levels))))[0])
-    start = np.append(0.0, scores) if count == 1 else scores
-    row = np.zeros((1, layout.width))
-    return replace(trees, start=start - trees.sums(row)[0], softmax=True)
+    more: dict[str, Any] = {"per_round": count, "rounded": True, "softmax": True}
+    trees = combine_trees(layout, parts, start=np.zeros(max(count, 2)), **more)
+    score = model.predict if is_regressor else model.decision_function
+    scores = factor * np.atleast_1d(score(np.zeros((1, len(layout.levels))))[0])
+    start = starts_of(scores) - trees.sums(np.zeros((1, layout.width)))[0]
+    trees = replace(trees, start=start)
+    return as_regressor(trees) if is_regressor else trees
 
 
 def _convert_histogram_boosting(model: Any, layout: ColumnLayout) -> TreeEnsemble:
-    """Log-odds; the values already contain the learning rate."""
+    """Scores; the values already contain the learning rate."""
+    is_regressor = not hasattr(model, "classes_")
+    if is_regressor and model.loss not in IDENTITY_LOSSES:
+        raise ValueError(f"trees of the loss '{model.loss}' cannot be stored")
     # scikit-learn has no public access to these trees
-    rounds, start = model._predictors, model._baseline_prediction[0]  # noqa: SLF001
+    rounds, start = model._predictors, np.ravel(model._baseline_prediction)  # noqa: SLF001
     order, codes = _histogram_columns(model, layout)
-    parts = [
+    parts = (
         _convert_histogram_tree(
-            each, order, codes, place_in_column(each.nodes["value"], k, len(row))
+            each, layout, order, codes, place_in_column(each.nodes["value"], k, len(row))
         )
         for row in rounds
         for k, each in enumerate(row)
-    ]
-    if len(start) == 1:
-        start = np.append(0.0, start)
-    return combine_trees(layout, parts, start=start, per_round=len(rounds[0]), softmax=True)
-
-
-def _convert_regression_boosting(model: Any, layout: ColumnLayout) -> TreeEnsemble:
-    """The sum of the trees' values, after a start value."""
-    if hasattr(model, "_predictors"):
-        if model.loss not in IDENTITY_LOSSES:
-            raise ValueError(f"trees of the loss '{model.loss}' cannot be stored")
-        order, codes = _histogram_columns(model, layout)
-        parts = [
-            _convert_histogram_tree(row[0], order, codes, row[0].nodes["value"][:, None])
-            for row in model._predictors  # noqa: SLF001
-        ]
-        start = np.ravel(model._baseline_prediction)  # noqa: SLF001
-        return combine_trees(layout, parts, start=start)
-    parts = [
-        _convert_tree(each, model.learning_rate * each.tree_.value[:, 0, :])
-        for each in model.estimators_[:, 0]
-    ]
-    trees = combine_trees(layout, parts, start=np.zeros(1), rounded=True)
-    row = np.zeros((1, layout.width))
-    start = model.predict(np.zeros((1, len(layout.levels)))) - trees.sums(row)[0]
-    return replace(trees, start=np.asarray(start))
+    )
+    more: dict[str, Any] = {"per_round": len(rounds[0]), "softmax": True}
+    trees = combine_trees(layout, parts, start=starts_of(start), **more)
+    return as_regressor(trees) if is_regressor else trees
 
 
 def _histogram_columns(
@@ -166,22 +157,26 @@ def _histogram_columns(
 
 
 def _convert_histogram_tree(
-    tree: Any, order: NDArray[np.intp], codes: dict[int, NDArray[np.intp]], values: Array
+    tree: Any,
+    layout: ColumnLayout,
+    order: NDArray[np.intp],
+    codes: dict[int, NDArray[np.intp]],
+    values: Array,
 ) -> Tree:
     nodes = tree.nodes
     leaf, left = nodes["is_leaf"] != 0, nodes["missing_go_to_left"] != 0
     column = np.where(leaf, LEAF, order[np.where(leaf, 0, nodes["feature_idx"])])
-    set_at, sets, end = np.full(len(nodes), NO_SET, dtype=np.intp), [np.zeros(0, dtype=bool)], 0
-    for node in np.flatnonzero((nodes["is_categorical"] != 0) & ~leaf).tolist():
-        own = codes[int(column[node])]
-        words = tree.raw_left_cat_bitsets[nodes["bitset_idx"][node]]
+    by_set = (nodes["is_categorical"] != 0) & ~leaf
+
+    def members(node: int) -> NDArray[np.intp]:
+        own, words = codes[int(column[node])], tree.raw_left_cat_bitsets[nodes["bitset_idx"][node]]
         # a level not seen in fitting is missing
-        sets.append(np.where(own < 0, left[node], words[own >> 5] >> (own & 31) & 1 == 1))
-        set_at[node], end = end, end + len(own)
+        return np.flatnonzero(np.where(own < 0, left[node], words[own >> 5] >> (own & 31) & 1 == 1))
+
+    of_nodes = map(members, np.flatnonzero(by_set).tolist())
+    set_at, sets = sets_of_levels(layout, column, by_set, of_nodes)
     children = np.stack([nodes["left"], nodes["right"]], axis=1).astype(np.intp)
-    return Tree(
-        column, nodes["num_threshold"], children, ~left, values, set_at, np.concatenate(sets)
-    )
+    return Tree(column, nodes["num_threshold"], children, ~left, values, set_at, sets)
 
 
 IDENTITY_LOSSES = ("absolute_error", "quantile", "squared_error")
@@ -194,8 +189,8 @@ TREE_CONVERTERS: dict[str, Callable[[Any, ColumnLayout], TreeEnsemble]] = {
     "AdaBoostClassifier": _convert_adaboost,
     "GradientBoostingClassifier": _convert_boosting,
     "HistGradientBoostingClassifier": _convert_histogram_boosting,
-    "GradientBoostingRegressor": _convert_regression_boosting,
-    "HistGradientBoostingRegressor": _convert_regression_boosting,
+    "GradientBoostingRegressor": _convert_boosting,
+    "HistGradientBoostingRegressor": _convert_histogram_boosting,
     "RandomForestClassifier": _convert_average,
     **dict.fromkeys(_AVERAGED.split(), _convert_average),
 }

@@ -13,7 +13,6 @@ from ratecli.models.layout import ColumnLayout
 from ratecli.models.tree_formats.arrays import (
     Tree,
     as_regressor,
-    check_leaves,
     combine_trees,
     integers,
     numbers,
@@ -21,8 +20,9 @@ from ratecli.models.tree_formats.arrays import (
     place_in_column,
     require,
     sets_of_levels,
+    starts_of,
 )
-from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
+from ratecli.models.trees import LEAF, TreeEnsemble
 
 NO_CHILD = -1
 MULTICLASS = ("multi:softmax", "multi:softprob")
@@ -33,7 +33,6 @@ MODEL_PARTS = frozenset(
 )
 """Parts of a booster up to XGBoost 3.4; newer ones could change its scores."""
 MAX_CLASSES = 10**6
-MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
 def read_xgboost(content: bytes, layout: ColumnLayout) -> TreeEnsemble:
@@ -67,16 +66,13 @@ def read_xgboost(content: bytes, layout: ColumnLayout) -> TreeEnsemble:
         weights = numbers(dropout or model.get("weight_drop") or [1.0] * len(nodes))
         require(len(nodes) == len(of_class) == len(weights), "the lists of trees differ in length")
         require(((of_class >= 0) & (of_class < count)).all(), "a tree of no class")
-        check_leaves([each["split_conditions"] for each in nodes], count)
-        found = []
-        for each, k, weight in zip(nodes, of_class.tolist(), weights, strict=True):
-            tree, leaves = _read_tree(each, layout)
-            found.append(tree._replace(values=place_in_column(weight * leaves, k, count)))
+        found = (
+            _read_tree(each, layout, weight, k, count)
+            for each, k, weight in zip(nodes, of_class.tolist(), weights, strict=True)
+        )
         per_round = count * int(model["gbtree_model_param"]["num_parallel_tree"])
-        if count == 1:
-            start = np.append(0.0, start)
-        more: dict[str, Any] = {"rounded": True, "softmax": True}
-        trees = combine_trees(layout, found, start=start, per_round=per_round, **more)
+        more: dict[str, Any] = {"per_round": per_round, "rounded": True, "softmax": True}
+        trees = combine_trees(layout, found, start=starts_of(start), **more)
         return as_regressor(trees) if objective in REGRESSIONS else trees
 
 
@@ -102,56 +98,48 @@ def _read_start(objective: str, stated: dict[str, str]) -> Array:
     return base.astype(float)
 
 
-def _read_tree(stated: dict[str, Any], layout: ColumnLayout) -> tuple[Tree, Array]:
-    """Return a tree without its values, and its leaves' values (N,)."""
+def _read_tree(
+    stated: dict[str, Any], layout: ColumnLayout, weight: float, k: int, count: int
+) -> Tree:
+    """Return a tree whose leaves have `weight` times their values for class k of `count`."""
     require(stated["tree_param"]["size_leaf_vector"] in {"0", "1"}, "leaves of several values")
     names = ("left_children", "right_children", "split_indices", "split_type", "default_left")
-    lists = [integers(stated[name]) for name in names]
-    left, right, column, kind, default = lists
-    cuts = numbers(stated["split_conditions"])
-    require({len(cuts)} == set(map(len, lists)), "the lists of nodes differ in length")
-    order = _nodes_in_order(left, right)
-    place = np.zeros(len(cuts), dtype=np.intp)
-    place[order] = np.arange(len(order))
-    children = np.stack([place[left[order]], place[right[order]]], axis=1)
-    inner = left[order] != NO_CHILD
-    column, values, sets = column[order], cuts[order], inner & (kind[order] != 0)
-    own = column[inner]
-    require(((own >= 0) & (own < len(layout.levels))).all(), "a column does not exist")
-    require(np.isin(kind[order][inner], (0, 1)).all(), "a split is of an unknown kind")
-    # XGBoost 2 writes NaN as the threshold of a set
-    values = np.where(sets, 0.0, values)
-    require((np.abs(values) <= MAX_FLOAT).all(), "a threshold or value is not a 32-bit number")
-
-    set_at, levels = np.full(len(order), NO_SET, dtype=np.intp), np.zeros(0, dtype=bool)
-    if sets.any():
-        members = _read_sets(stated, order[sets].tolist())
-        set_at[sets], second = sets_of_levels(layout, column[sets], members)
-        levels = ~second
+    left, right, column, kind, default = lists = [integers(stated[name]) for name in names]
+    values = numbers(stated["split_conditions"])
+    require({len(values)} == set(map(len, lists)), "the lists of nodes differ in length")
+    inner = left != NO_CHILD
+    require((column[inner] >= 0).all(), "a column does not exist")
+    require(np.isin(kind[inner], (0, 1)).all(), "a split is of an unknown kind")
+    by_set = inner & (kind != 0)
+    members = _read_sets(stated, np.flatnonzero(by_set).tolist()) if by_set.any() else ()
+    set_at, second = sets_of_levels(layout, column, by_set, members)
     # the first child if below the threshold, as 32-bit floats
     below = np.nextafter(values.astype(np.float32), np.float32(-np.inf)).astype(float)
+    order = _parents_first(left, right)
+    place = np.zeros(len(left), dtype=np.intp)
+    place[order] = np.arange(len(order))
     tree = Tree(
         column=np.where(inner, column, LEAF),
-        threshold=np.where(inner, below, 0.0),
-        children=children,
-        missing_second=default[order] == 0,
-        values=np.zeros((0, 0)),
+        # XGBoost 2 writes NaN as the threshold of a set
+        threshold=np.where(inner & ~by_set, below, 0.0),
+        children=place[np.stack([left, right], axis=1)],
+        missing_second=default == 0,
+        values=place_in_column(np.where(inner, 0.0, weight * values), k, count),
         set_at=set_at,
-        sets=levels,
+        sets=~second,
     )
-    return tree, np.where(inner, 0.0, values)
+    return Tree(*(values[order] for values in tree[:-1]), tree.sets)
 
 
-def _nodes_in_order(left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.intp]:
+def _parents_first(left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return the nodes that are reached from node 0, parents first; others were pruned.
 
     Raises ValueError if they are not a tree.
     """
-    count, level, found = len(left), np.zeros(1, dtype=np.intp), list[NDArray[np.intp]]()
-    require(count > 0, "a tree without nodes")
-    reached = np.zeros(count, dtype=np.intp)
+    level, found = np.zeros(1, dtype=np.intp), list[NDArray[np.intp]]()
+    reached = np.zeros(len(left), dtype=np.intp)
     while len(level):
-        require(((level >= 0) & (level < count)).all(), "a child does not exist")
+        require(((level >= 0) & (level < len(left))).all(), "a child does not exist")
         np.add.at(reached, level, 1)
         require((reached[level] == 1).all(), "the nodes are not a tree")
         found.append(level)
