@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ def features_of_entries(columns: NDArray[np.int64], values: Array, width: int) -
     return matrix if columns.shape[1] < SPARSE_BELOW * width else matrix.toarray()
 
 
+@runtime_checkable
 class Classifier(Protocol):
     """A rule that maps rows of features, shape (n, d), to decisions.
 

@@ -151,17 +151,17 @@ def dump_skops(model: Any) -> bytes:
     return buffer.getvalue()
 
 
-def load_skops(blob: bytes) -> SklearnModel:
+def load_skops(blob: bytes) -> Any:
     """Load a classifier that `dump_skops` wrote.
 
-    Raise ValueError unless it is a classifier of trusted types, stored by the installed version of
+    Raise ValueError unless it is an object of trusted types, stored by the installed version of
     scikit-learn.
     """
     from skops.io import loads  # noqa: PLC0415
 
     with same_version():
         reject_zip_bomb(blob)
-        return SklearnModel(loads(blob, trusted=trusted_types(blob)))
+        return loads(blob, trusted=trusted_types(blob))
 
 
 @contextmanager

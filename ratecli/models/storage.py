@@ -1,24 +1,24 @@
-"""Save classifiers as bytes and load them: plain arrays in an npz file, never a pickle.
+"""Save models as bytes and load them: JSON and plain arrays in an npz file, never a pickle.
 
-The arrays are the fields of the classifier's dataclass, by name. Those of a part, such as a member
-of a mixture, are preceded by the part's name or number and a dot. Linear members are stacked: a
-mixture may have hundreds, and each array of a file takes time.
+The JSON text `model` is an object with the `kind` of a class and the fields of its dataclass; parts
+of a model are objects inside. An array is stored as its start and shape in one array of all
+numbers of its type: a mixture may have hundreds of members, and each array of a file takes time.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+import math
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from itertools import count, takewhile
-from typing import Any, NamedTuple, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.models.base import Array, Classifier
+from ratecli.models.base import Classifier
 from ratecli.models.composed import (
     CostSensitiveClassifier,
     GroupThreshold,
@@ -30,14 +30,7 @@ from ratecli.models.composed import (
     ProbabilityThreshold,
 )
 from ratecli.models.layout import ColumnLayout
-from ratecli.models.linear import (
-    Linear,
-    LinearRegressor,
-    Logistic,
-    Ramp,
-    RandomizedLogistic,
-    Threshold,
-)
+from ratecli.models.linear import LinearRegressor, Logistic, Ramp, RandomizedLogistic, Threshold
 from ratecli.models.policy import EpisodeLayout, SoftmaxPolicy
 from ratecli.models.probabilities import (
     FactoredModel,
@@ -47,92 +40,47 @@ from ratecli.models.probabilities import (
     load_skops,
     reject_zip_bomb,
 )
-from ratecli.models.proxies import ClassifierProxy, Proxy, ProxyFilter, SampledFilter, SplitTree
+from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
 from ratecli.models.trees import TreeEnsemble
 
-NamedArrays = Mapping[str, NDArray[np.generic]]
-
-CLASSIFIERS: tuple[Any, ...] = (
-    Threshold,
-    Logistic,
-    Ramp,
-    RandomizedLogistic,
-    LinearRegressor,
-    ModelRegressor,
-    HashedRamp,
-    MixtureClassifier,
-    MajorityVote,
-    HashedMixture,
-    GroupThreshold,
-    CostSensitiveClassifier,
-    ProbabilityThreshold,
-    ProxyFilter,
-    SampledFilter,
-    SoftmaxPolicy,
+_STORED: tuple[Any, ...] = (
+    *(Threshold, Logistic, Ramp, RandomizedLogistic, LinearRegressor, ModelRegressor, HashedRamp),
+    *(MixtureClassifier, MajorityVote, HashedMixture, GroupThreshold, CostSensitiveClassifier),
+    *(ProbabilityThreshold, ProxyFilter, SampledFilter, SoftmaxPolicy, SplitTree, ClassifierProxy),
+    *(TreeEnsemble, SklearnModel, FactoredModel, ColumnLayout, EpisodeLayout),
 )
-PROBABILITY_MODELS: tuple[Any, ...] = (TreeEnsemble, SklearnModel, FactoredModel)
-PARTS: dict[Any, tuple[Any, ...]] = {
-    Classifier: CLASSIFIERS,
-    tuple[Classifier, ...]: CLASSIFIERS,
-    Proxy: (SplitTree, ClassifierProxy),
-    ProbabilityModel: PROBABILITY_MODELS,
-    tuple[ProbabilityModel, ...]: PROBABILITY_MODELS,
-    ColumnLayout: (ColumnLayout,),
-    EpisodeLayout: (EpisodeLayout,),
-}
-"""The types that a field of this type may have."""
-
-
-class ArrayFormat(NamedTuple):
-    """How a field is stored: kinds of NumPy data, number of dimensions if checked, conversion."""
-
-    kinds: str
-    dimensions: int | None
-    read: Callable[[NDArray[Any]], Any]
-
-
-FORMATS: dict[Any, ArrayFormat] = {
-    float: ArrayFormat("iuf", 0, float),
-    int: ArrayFormat("iu", 0, int),
-    bool: ArrayFormat("b", 0, bool),
-    tuple[str, ...]: ArrayFormat("U", 1, lambda array: tuple(array.tolist())),
-    tuple[float, float]: ArrayFormat("iuf", 1, lambda array: tuple(array.tolist())),
-    Array: ArrayFormat("iuf", None, lambda array: array.astype(float)),
-    NDArray[np.intp]: ArrayFormat("i", None, lambda array: array.astype(np.intp)),
-    NDArray[np.bool_]: ArrayFormat("b", None, lambda array: array),
-}
-"""How fields of each type are stored."""
-
-STACKED = "stacked"
-"""Instead of a number, before the names of arrays that hold a field of all members."""
-OLD_TREES = "trees"
-"""Kind of trees on features instead of columns, which are no longer read."""
+STORED_CLASSES: Mapping[str, Any] = {each.kind: each for each in _STORED}
+"""The classes of models and of their parts, by kind."""
+SCALARS = (bool, float, int, str)
+NamedArrays = Mapping[str, NDArray[Any]]
 ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")
 """First bytes of a zip file, and of an empty one."""
 
 
 def dumps(model: Classifier | ProbabilityModel) -> bytes:
     """Return the model as bytes; equal models give equal bytes."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **model_arrays(model))  # type: ignore[arg-type]
+    numbers, buffer = _Numbers(), io.BytesIO()
+    text = json.dumps(_write(model, type(model), numbers)).encode()
+    np.savez(buffer, model=np.asarray(text), **numbers.arrays())  # type: ignore[arg-type]
     return buffer.getvalue()
 
 
 def loads(blob: bytes) -> Classifier:
     """Load a classifier. Raise ValueError if the bytes contain no classifier of a known kind."""
-    classifier: Classifier = _load(blob, CLASSIFIERS)
+    classifier: Classifier = _load(blob, Classifier)
     return classifier
 
 
 def load_probabilities(blob: bytes) -> ProbabilityModel:
     """Load a model of probabilities. Raise ValueError if the bytes contain none."""
-    model: ProbabilityModel = _load(blob, PARTS[ProbabilityModel])
+    model: ProbabilityModel = _load(blob, ProbabilityModel)
     return model
 
 
-def _load(blob: bytes, allowed: tuple[Any, ...]) -> Any:
+def _load(blob: bytes, hint: Any) -> Any:
     try:
-        return _read_model(_read_arrays(blob), allowed, {})
+        arrays = _read_arrays(blob)
+        return _read(json.loads(arrays["model"].item()), hint, arrays, {})
     except Exception as error:  # NumPy, zipfile and skops raise any kind for other bytes
         raise ValueError(f"no stored classifier: {error}") from error
 
@@ -143,99 +91,84 @@ def _read_arrays(blob: bytes) -> NamedArrays:
         raise ValueError("it is not an .npz file")
     reject_zip_bomb(blob)
     with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
-        arrays = dict(archive)
-    if any(array.size > len(blob) for array in arrays.values()):  # elements of zero bytes
-        raise ValueError("its contents are larger than the file")
-    return arrays
+        return {"model": np.asarray(b"null"), **archive}
 
 
-def model_arrays(model: Any) -> dict[str, NDArray[np.generic]]:
-    """Return the kind of a classifier or of a part of one, its fields, and those of its parts."""
-    arrays: dict[str, NDArray[np.generic]] = {"kind": np.asarray(model.kind)}
-    if isinstance(model, SklearnModel):
-        return arrays | {"skops": np.frombuffer(dump_skops(model.model), dtype=np.uint8)}
-    parts: dict[str, NDArray[np.generic]] = {}
-    for name, hint in _field_types(model.__class__).items():
-        value = getattr(model, name)
-        if hint in FORMATS:
-            arrays[name] = np.asarray(value, dtype=str if FORMATS[hint].kinds == "U" else None)
-            continue
-        members = (
-            _member_arrays(value) if get_origin(hint) is tuple else {name: model_arrays(value)}
-        )
-        for prefix, inner in members.items():
-            parts |= {f"{prefix}.{field}": array for field, array in inner.items()}
-    return arrays | parts
+class _Numbers:
+    """The numbers of all arrays of a model, by the name of their type; equal arrays share them."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[NDArray[Any]]] = {}
+        self._starts: dict[tuple[str, bytes], int] = {}
+
+    def add(self, array: NDArray[Any]) -> list[int]:
+        """Return where the array starts, and its shape."""
+        key = array.dtype.name, array.tobytes()
+        if key not in self._starts:
+            parts = self._parts.setdefault(array.dtype.name, [])
+            self._starts[key] = sum(map(len, parts))
+            parts.append(array.ravel())
+        return [self._starts[key], *array.shape]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {name: np.concatenate(parts) for name, parts in self._parts.items()}
 
 
-def _member_arrays(members: Sequence[Any]) -> dict[str, NamedArrays]:
-    """Return the arrays of members by number, or stacked if they are linear and of one form."""
-    arrays = [model_arrays(member) for member in members]
-    linear = all(isinstance(member, Linear) for member in members)
-    forms = {tuple((n, a.dtype, a.shape) for n, a in each.items()) for each in arrays}
-    if linear and len(forms) == 1:
-        return {STACKED: {name: np.stack([each[name] for each in arrays]) for name in arrays[0]}}
-    return {str(k): each for k, each in enumerate(arrays)}
+def _array_at(place: list[int], dtype: Any, arrays: NamedArrays) -> NDArray[Any]:
+    """Return the array of a type whose start and shape is `place`."""
+    start, *shape = place
+    numbers = arrays.get(np.dtype(dtype).name, np.zeros(0, dtype))
+    end = start + math.prod(shape)
+    fits = numbers.ndim == 1 and numbers.dtype == dtype and 0 <= start <= end <= len(numbers)
+    if not fits or min(shape, default=0) < 0:
+        raise ValueError(f"it has no array of {np.dtype(dtype)} at {place}")
+    return numbers[start:end].reshape(shape)
 
 
-def _read_model(arrays: NamedArrays, allowed: tuple[Any, ...], known: dict[bytes, Any]) -> Any:
-    """Return the model of one of the allowed types that is stored in the arrays.
+def _write(value: Any, hint: Any, numbers: _Numbers) -> Any:
+    """Return a field of type `hint`, or a model, as JSON."""
+    if hint is Any:
+        return numbers.add(np.frombuffer(dump_skops(value), dtype=np.uint8))
+    if get_origin(hint) is np.ndarray:
+        return numbers.add(np.asarray(value, dtype=_number_type(hint)))
+    if get_origin(hint) is tuple:
+        return [_write(each, get_args(hint)[0], numbers) for each in value]
+    if hint in SCALARS:
+        return hint(value)
+    own = _field_types(type(value)).items()
+    return {"kind": value.kind} | {n: _write(getattr(value, n), t, numbers) for n, t in own}
+
+
+def _read(value: Any, hint: Any, arrays: NamedArrays, known: dict[str, Any]) -> Any:
+    """Return what `_write` wrote.
 
     Equal parts become one object, so that the members of a mixture share what they score rows by.
     """
-    kind = str(_get_array(arrays, "kind"))
-    found = next((each for each in allowed if each.kind == kind), None)
-    if kind == OLD_TREES:
-        raise ValueError("an older ratecli stored its trees: run the experiment again")
-    if found is None:
-        raise ValueError(f"kind '{kind}' is unknown")
-    if found is SklearnModel:
-        return load_skops(_get_array(arrays, "skops").astype(np.uint8, casting="no").tobytes())
-    values: dict[str, Any] = {}
-    for name, hint in _field_types(found).items():
-        if hint in FORMATS:
-            array, form = _get_array(arrays, name), FORMATS[hint]
-            if array.dtype.kind not in form.kinds or form.dimensions not in {None, array.ndim}:
-                raise ValueError(f"'{name}' is {array.dtype} of shape {array.shape}")
-            values[name] = form.read(array)
-        elif get_origin(hint) is tuple:
-            values[name] = tuple(_read_part(each, hint, known) for each in _members(arrays))
-        else:
-            values[name] = _read_part(_arrays_of_part(arrays, name), hint, known)
-    return found(**values)
+    if hint is Any:
+        return load_skops(_array_at(value, np.uint8, arrays).tobytes())
+    if get_origin(hint) is np.ndarray:
+        return _array_at(value, _number_type(hint), arrays)
+    if get_origin(hint) is tuple:
+        first, last = get_args(hint)
+        if not isinstance(value, list) or (last is not ... and len(value) != 2):
+            raise ValueError(f"{value} is not a list of {hint}")
+        return tuple(_read(each, first, arrays, known) for each in value)
+    if hint in SCALARS:
+        if type(value) not in {hint, int if hint is float else hint}:
+            raise ValueError(f"{value!r} is not a {hint.__name__}")
+        return hint(value)
+    text, found = json.dumps(value), STORED_CLASSES.get(value["kind"], object)
+    if text not in known and found is not object:
+        own = _field_types(found).items()
+        known[text] = found(**{n: _read(value[n], t, arrays, known) for n, t in own})
+    if text in known and isinstance(known[text], hint):
+        return known[text]
+    raise ValueError(f"kind '{value['kind']}' is unknown here")
 
 
-def _arrays_of_part(arrays: NamedArrays, name: str) -> NamedArrays:
-    start = len(name) + 1
-    return {each[start:]: array for each, array in arrays.items() if each.startswith(f"{name}.")}
-
-
-def _members(arrays: NamedArrays) -> Iterator[NamedArrays]:
-    """Yield the arrays of each member; raise ValueError if stacked ones differ in length."""
-    stacked = _arrays_of_part(arrays, STACKED)
-    if not stacked:
-        numbers = takewhile(lambda k: f"{k}.kind" in arrays, count())
-        yield from (_arrays_of_part(arrays, str(k)) for k in numbers)
-        return
-    for each in zip(*stacked.values(), strict=True):
-        yield dict(zip(stacked, map(np.asarray, each), strict=True))
-
-
-def _read_part(inner: NamedArrays, hint: Any, known: dict[bytes, Any]) -> Any:
-    digest = hashlib.sha256(f"{hint} ".encode())
-    for field, array in inner.items():
-        digest.update(f"{field} {array.dtype} {array.shape} ".encode())
-        digest.update(array.tobytes())
-    key = digest.digest()
-    if key not in known:
-        known[key] = _read_model(inner, PARTS[hint], known)
-    return known[key]
-
-
-def _get_array(arrays: NamedArrays, name: str) -> NDArray[np.generic]:
-    if name not in arrays:
-        raise ValueError(f"it has no array '{name}'")
-    return arrays[name]
+def _number_type(hint: Any) -> Any:
+    """Return the type of numbers of an array's type."""
+    return get_args(get_args(hint)[1])[0]
 
 
 @cache

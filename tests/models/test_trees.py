@@ -7,7 +7,7 @@ from scipy import sparse
 
 from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier
 from ratecli.models.layout import NUMBER_OR_MISSING, ColumnLayout
-from ratecli.models.storage import dumps, loads, model_arrays
+from ratecli.models.storage import dumps, loads
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 
 
@@ -74,10 +74,6 @@ def test_rounded_trees_compare_32_bit_features():
 def test_invalid_tree_nodes_are_rejected(changes):
     with pytest.raises(ValueError, match="are not trees"):
         two_trees(**changes)
-    arrays = model_arrays(CostSensitiveClassifier(two_trees(), ARGMAX_COSTS))
-    changed = arrays | {f"chances.{name}": array for name, array in changes.items()}
-    with pytest.raises(ValueError, match="are not trees"):
-        loads(archive(**changed))
 
 
 @pytest.mark.parametrize(
@@ -189,18 +185,12 @@ def test_first_rounds_are_an_ensemble():
             both.first(count)
 
 
-def test_old_trees_are_refused_by_name():
-    arrays = model_arrays(CostSensitiveClassifier(two_trees(), ARGMAX_COSTS))
-    with pytest.raises(ValueError, match="older ratecli stored its trees"):
-        loads(archive(**arrays | {"chances.kind": np.array("trees")}))
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_arrays_raise_value_error_or_give_numbers(seed):
     """Compiled code checks no indices: whatever is accepted stays within the arrays."""
     rng = np.random.default_rng(seed)
-    arrays = model_arrays(CostSensitiveClassifier(by_sets(), np.ones(1)))
-    names = [name for name, array in arrays.items() if array.dtype.kind in "iub"]
+    stored = io.BytesIO(dumps(CostSensitiveClassifier(by_sets(), np.ones(1))))
+    arrays, names = dict(np.load(stored)), ["int64", "bool"]
     extremes = np.array([-(2**63), -2, -1, 0, 1, 2, 5, 6, 7, 2**31, 2**32, 2**62, 2**63 - 1])
     accepted = 0
     for _ in range(100):
