@@ -14,55 +14,47 @@ from ratecli.config.validation import describe_type
 from ratecli.errors import Diagnostic, FaultError
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+def _is(*types: Any) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, types)
 
 
 def _are_texts(value: Any) -> bool:
-    is_list = isinstance(value, Sequence | np.ndarray | pd.Index)
-    return is_list and not _is_text(value) and all(_is_text(each) for each in value)
+    is_list = isinstance(value, Sequence | np.ndarray | pd.Index) and not isinstance(value, str)
+    return is_list and all(isinstance(each, str) for each in value)
 
 
-def _is_path(value: object) -> bool:
-    return isinstance(value, str | PathLike)
-
-
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
-_MAPPING = (_is_mapping, "a mapping of names to values")
-_NAMES = (_are_texts, "a list of column names")
-_PATH = (_is_path, "a path")
-_NAME = (_is_text, "the name of an algorithm")
 ARGUMENT_TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "algorithm": _NAME,
-    "by": (lambda value: _is_text(value) or _are_texts(value), "a column name, or a list of them"),
-    "constraints": (
-        lambda value: isinstance(value, str | list | tuple | Mapping),
-        "a rule, a list of rules, or a mapping of names to rules",
-    ),
-    "disclosivity": (lambda value: isinstance(value, float | int | np.number), "a number"),
-    "drop": _NAMES,
-    "encode": (lambda value: isinstance(value, bool | str), "True, False or 'auto'"),
-    "estimator": (lambda value: hasattr(value, "fit"), "a classifier"),
-    "executor": (lambda value: _is_text(value) or hasattr(value, "run"), "text or an executor"),
-    "groups": _MAPPING,
-    "holds": (_is_text, "text"),
-    "jobs": (lambda value: isinstance(value, int), "a whole number"),
-    "missing": (_is_text, "text"),
-    "name": (_is_text, "the name of a data set"),
-    "output": _PATH,
-    "parameters": _MAPPING,
-    "path": _PATH,
-    "settings": (
-        lambda value: isinstance(value, str | Mapping) or _are_texts(value),
-        "a mapping, or a list of texts",
-    ),
-    "solver": _NAME,
-    "solver_options": _MAPPING,
-    "source": (lambda value: _is_path(value) or isinstance(value, Mapping), "a path or a mapping"),
-    "stratify": _NAMES,
+    name: (has_type, words)
+    for names, has_type, words in (
+        ("algorithm solver", _is(str), "the name of an algorithm"),
+        (
+            "by",
+            lambda value: _is(str)(value) or _are_texts(value),
+            "a column name, or a list of them",
+        ),
+        (
+            "constraints",
+            _is(str, list, tuple, Mapping),
+            "a rule, a list of rules, or a mapping of names to rules",
+        ),
+        ("disclosivity", _is(float, int, np.number), "a number"),
+        ("drop stratify", _are_texts, "a list of column names"),
+        ("encode", _is(bool, str), "True, False or 'auto'"),
+        ("estimator", lambda value: hasattr(value, "fit"), "a classifier"),
+        ("executor", lambda value: _is(str)(value) or hasattr(value, "run"), "text or an executor"),
+        ("groups parameters solver_options", _is(Mapping), "a mapping of names to values"),
+        ("holds missing", _is(str), "text"),
+        ("jobs", _is(int), "a whole number"),
+        ("name", _is(str), "the name of a data set"),
+        ("output path", _is(str, PathLike), "a path"),
+        (
+            "settings",
+            lambda value: _is(str, Mapping)(value) or _are_texts(value),
+            "a mapping, or a list of texts",
+        ),
+        ("source", _is(str, PathLike, Mapping), "a path or a mapping"),
+    )
+    for name in names.split()
 }
 """Whether a value has the type of an argument, and the type in words."""
 
@@ -100,7 +92,7 @@ def check_types(**values: Any) -> None:
                 shown = f"{list(value)!r}"
             faults.append(Diagnostic("E103", f"'{name}' must be {wanted}, not {shown}"))
         elif isinstance(value, Mapping):
-            wrong = (key for key in value if not _is_text(key))
+            wrong = (key for key in value if not isinstance(key, str))
             faults += [
                 Diagnostic("E103", f"a name in '{name}' must be text, not {key!r}") for key in wrong
             ]

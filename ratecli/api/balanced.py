@@ -19,11 +19,11 @@ from ratecli.api.goals import FitSpec
 from ratecli.apply.predict import prediction_columns
 from ratecli.apply.table_filter import (
     MAIN_VARIANT,
-    WITHOUT_MIN_KEPT,
     empty_group_warning,
     filter_goals,
+    filter_options,
+    why_unusable,
 )
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.models.base import Array
 from ratecli.models.proxies import ProxyFilter
 from ratecli.sampling.filter_summary import few_kept_warning
@@ -140,8 +140,7 @@ class BalancedFilter(MappingParamsEstimator):
         return [self.by] if isinstance(self.by, str) else list(() if self.by is None else self.by)
 
     def _fit_spec(self, by: Sequence[str], *, encode: bool) -> FitSpec:
-        least = {} if self.algorithm == WITHOUT_MIN_KEPT else {"kept": self.kept}
-        options = {"missing": "leave_out", **least, **(self.solver_options or {})}
+        options = filter_options(self.algorithm, self.kept) | dict(self.solver_options or {})
         goals = filter_goals(by, float(self.disclosivity))
         goals |= {} if self.objective is None else {"objective": self.objective}
         drop = [name for name in self.drop if name not in by]
@@ -154,17 +153,12 @@ class BalancedFilter(MappingParamsEstimator):
         self.imbalance_, self.disclosivity_, self.kept_ = 0.0, 0.0, 1.0
 
     def _keep(self, found: FitResult) -> None:
-        chosen = found.measured.solution.variants.get(MAIN_VARIANT)
-        if not isinstance(chosen, ProxyFilter):
-            reason = found.measured.reason or found.measured.status
-            raise NoSolutionFoundError(f"{self.algorithm} found no filter: {reason}")
-        values = found.values[MAIN_VARIANT]
-        if not values["disclosivity"] <= self.disclosivity + CONSTRAINT_TOLERANCE:
-            raise NoSolutionFoundError(
-                f"the output of {self.algorithm} shifts the probability of a row's group by up to "
-                f"{values['disclosivity']:.4f}, more than {self.disclosivity:g}: allow more, "
-                f"or use balanced_tree"
-            )
+        ending, values = found.measured, found.values.get(MAIN_VARIANT, {})
+        chosen: Any = ending.solution.variants.get(MAIN_VARIANT)
+        disclosed = values["disclosivity"] if isinstance(chosen, ProxyFilter) else None
+        reason = ending.reason or ending.status
+        if why := why_unusable(self.algorithm, disclosed, self.disclosivity, reason):
+            raise NoSolutionFoundError(why)
         self.filter_, self._reader = chosen, found.reader
         self.imbalance_, self.disclosivity_ = values["objective"], values["disclosivity"]
         self.kept_ = values["kept"]

@@ -21,7 +21,7 @@ from ratecli.config.dataset import MISSING_IS_ERROR
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
 from ratecli.datasets.files import sha256_of
-from ratecli.datasets.tables import TableFile, format_of_output, read_table_file, table_bytes
+from ratecli.datasets.tables import format_of_output, read_table_file, table_bytes
 from ratecli.datasets.text_format import PLAIN, TextFormat
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import prepare_document
@@ -34,7 +34,6 @@ from ratecli.files import (
 )
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, FILTERS_KEY, PlannedTrial, TrialResult
 from ratecli.models.storage import loads
-from ratecli.rates.resolve import max_groups
 from ratecli.rates.syntax import quote, value_text
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.encoding import Encoding
@@ -103,9 +102,13 @@ class FilterRequest:
     @property
     def options(self) -> dict[str, Any]:
         """Return the filter's options as in an experiment file."""
-        default = None if self.algorithm == WITHOUT_MIN_KEPT else DEFAULT_MIN_KEPT
-        kept = default if self.kept is None else self.kept
-        return {"missing": "leave_out"} | ({} if kept is None else {"kept": kept})
+        return filter_options(self.algorithm, DEFAULT_MIN_KEPT if self.kept is None else self.kept)
+
+
+def filter_options(algorithm: str, kept: float) -> dict[str, Any]:
+    """Return the options of a filter; `kept` has no effect on a filter without this option."""
+    least = {} if algorithm == WITHOUT_MIN_KEPT else {"kept": kept}
+    return {"missing": "leave_out", **least}
 
 
 @dataclass(frozen=True)
@@ -143,8 +146,9 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
     if output is not None and not output.absolute().parent.is_dir():
         raise FaultError(write_failed_error(output, "its folder does not exist"))
     _check_folder(request.folder)
-    warnings = _check_columns(request, file, table)
-    planned, result, more = _train_filter(request)
+    planned, result, warnings = _train_filter(request)
+    groups = own.typed_columns(file, table, request.by, ())
+    empty = [fault for name in request.by for fault in empty_group_warning(name, groups[name])]
     model = _model(request, planned, result)
     predicted, row_warnings = predict_table(model, file, table, request.seed)
     kept = predicted.columns["kept"] == 1
@@ -152,8 +156,7 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
         message = f"none of {table.num_rows} rows is kept with --seed {request.seed}"
         raise FaultError(Diagnostic("E501", message, "keep a larger share, such as --kept 0.2"))
     rows = table.filter(pa.array(kept))
-    groups = own.typed_columns(file, rows, request.by, ()).map(_as_word)
-    report = _filter_report(planned, result, request.disclosivity, groups)
+    report = _filter_report(planned, result, request.disclosivity, groups[kept].map(_as_word))
     content = table_bytes(rows, file, output)
     files: dict[Path, str | bytes] = {} if output is None else {output: content}
     if folder := request.folder:
@@ -162,7 +165,7 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
         with report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
     atomic_write_all(files)
-    warned = (*warnings, *more, *row_warnings, *_filter_warnings(report))
+    warned = (*empty, *warnings, *row_warnings, *_filter_warnings(report))
     return FilterResult(len(kept), report, warned, content if output is None else None)
 
 
@@ -175,43 +178,6 @@ def _check_folder(folder: Path | None) -> None:
         message = f"'{folder}' holds the models of a trial, which would be overwritten"
     if message:
         raise FaultError(Diagnostic("E104", message, "name another folder with --filter"))
-
-
-def _check_columns(request: FilterRequest, file: TableFile, table: pa.Table) -> list[Diagnostic]:
-    """Return a W401 for each column of groups that is empty in some rows.
-
-    Raises
-    ------
-    FaultError
-        E205 for missing columns, E411 if no column is left for the filter, E304 for a column with
-        too few or too many groups.
-    """
-    names, by = table.column_names, request.by
-    seen = [name for name in names if name not in {*by, *request.drop}]
-    options = dict.fromkeys(request.drop, "--drop or --label") | dict.fromkeys(by, "--by")
-    faults = []
-    for name, option in options.items():
-        if name not in names:
-            message = f"there is no column '{name}' ({option})"
-            faults.append(Diagnostic("E205", message, did_you_mean(name, names, "columns")))
-    if not faults and not seen:
-        hint = f"columns: {', '.join(names)}"
-        faults = [Diagnostic("E411", "no column is left as an input of the filter", hint)]
-    if faults:
-        raise FaultError(faults)
-    frame, warnings = own.typed_columns(file, table, by, ()), []
-    for name in by:
-        values = frame[name].dropna().unique().tolist()
-        count, most = len(values), max_groups(values)
-        if not 2 <= count <= most:
-            many = f"{count} value{'s' * (count != 1)}"
-            message = f"'{name}' has {many}, and --by takes 2 to {most}"
-            hint = f"name a column with {'at least two' if count < 2 else 'fewer'} groups"
-            faults.append(Diagnostic("E304", message, hint))
-        warnings += empty_group_warning(name, frame[name])
-    if faults:
-        raise FaultError(faults)
-    return warnings
 
 
 def empty_group_warning(name: str, column: Any) -> list[Diagnostic]:
@@ -293,22 +259,31 @@ def filter_goals(by: Sequence[str], disclosivity: float) -> dict[str, Any]:
     }
 
 
+def why_unusable(algorithm: str, disclosed: float | None, limit: float, ending: str) -> str:
+    """Return why a filter cannot be used, "" if it can.
+
+    `disclosed` is its disclosivity on the training rows, None if no filter was found, for the
+    reason `ending`.
+    """
+    if disclosed is None:
+        return f"{algorithm} found no filter: {ending}"
+    if disclosed <= limit + CONSTRAINT_TOLERANCE:
+        return ""
+    return (
+        f"the output of {algorithm} shifts the probability of a row's group by up to "
+        f"{disclosed:.4f}, more than {limit:g}: allow more, or use balanced_tree"
+    )
+
+
 def _model(request: FilterRequest, planned: PlannedTrial, result: TrialResult) -> StoredModel:
     """Return the filter. Raise E501 if none was found or if it exceeds the disclosivity limit."""
-    name = request.algorithm
-    if MAIN_VARIANT not in result.models:
-        raise FaultError(
-            Diagnostic("E501", f"{name} found no filter: {result.reason or result.status}")
-        )
-    metric = planned.metrics["disclosivity"]
-    said = next(v.value for v in result.values if (v.split, v.metric) == ("train", metric))
-    if not said <= request.disclosivity + CONSTRAINT_TOLERANCE:
-        message = (
-            f"the output of {name} shifts the probability of a row's group by up to {said:.4f}, "
-            f"more than {request.disclosivity:g}"
-        )
-        way = "use balanced_tree, which satisfies the limit, or allow more"
-        raise FaultError(Diagnostic("E501", message, way))
+    metric, disclosed = planned.metrics["disclosivity"], None
+    if MAIN_VARIANT in result.models:
+        values = {(each.split, each.metric): each.value for each in result.values}
+        disclosed = values["train", metric]
+    ending = result.reason or result.status
+    if why := why_unusable(request.algorithm, disclosed, request.disclosivity, ending):
+        raise FaultError(Diagnostic("E501", why))
     encoding = Encoding.from_json(json.loads(result.encoding))
     return StoredModel(MAIN_MODEL_FILE, loads(result.models[MAIN_VARIANT]), encoding)
 
@@ -331,61 +306,55 @@ def _files(
 def _filter_report(
     planned: PlannedTrial, result: TrialResult, limit: float, kept: pd.DataFrame
 ) -> dict[str, Any]:
-    """Return the report on the main variant of a filter's trial, as JSON data.
+    """Return the report on a filter's trial, as JSON data.
 
     `expected` has the effect on each split; its `after` are the groups among the rows that are
     expected to be kept, None if none are. `sample` are the rows that were kept; `kept` has their
     groups.
     """
-    variant = next(iter(result.models))
-    columns = result.info[FILTERS_KEY][variant]["columns"]
-    values = {(v.split, v.metric): v.value for v in result.values if v.variant == variant}
+    columns = result.info[FILTERS_KEY][MAIN_VARIANT]["columns"]
+    values = {(v.split, v.metric): round(v.value, REPORT_DIGITS) for v in result.values}
+
+    def groups(split: str, which: str) -> dict[str, Any] | None:
+        shares = {name: found["splits"][split][which] for name, found in columns.items()}
+        if None in shares.values():
+            return None
+        names = {name: found["groups"] for name, found in columns.items()}
+        return _with_imbalance(
+            {name: dict(zip(names[name], each, strict=True)) for name, each in shares.items()}
+        )
+
     expected = {
         split: {
             "rows": rows,
-            "kept": round(values[split, planned.metrics["kept"]], REPORT_DIGITS),
-            "disclosivity": round(values[split, planned.metrics["disclosivity"]], REPORT_DIGITS),
-            "before": _expected_groups(columns, split, "base"),
-            "after": _expected_groups(columns, split, "after"),
+            **{name: values[split, planned.metrics[name]] for name in ("kept", "disclosivity")},
+            "before": groups(split, "base"),
+            "after": groups(split, "after"),
         }
         for split, rows in result.info["rows"].items()
     }
     shares = {
-        name: {group: float((known == group).mean()) for group in found["groups"]}
+        name: kept[name][kept[name] != ""].value_counts(normalize=True).reindex(found["groups"])
         for name, found in columns.items()
-        for known in [kept[name][kept[name] != ""]]
     }
     share = round(len(kept) / sum(result.info["rows"].values()), REPORT_DIGITS)
+    sampled = _with_imbalance({name: each.fillna(0.0).to_dict() for name, each in shares.items()})
     return {
         "limit": limit,
         "features": [block["column"] for block in json.loads(result.encoding)["blocks"]],
         "expected": expected,
-        "sample": {"rows": len(kept), "kept": share} | _with_imbalance(shares),
+        "sample": {"rows": len(kept), "kept": share} | sampled,
     }
-
-
-def _expected_groups(columns: Mapping[str, Any], split: str, which: str) -> dict[str, Any] | None:
-    shares = {name: found["splits"][split][which] for name, found in columns.items()}
-    if any(each is None for each in shares.values()):
-        return None
-    return _with_imbalance(
-        {
-            name: dict(zip(columns[name]["groups"], each, strict=True))
-            for name, each in shares.items()
-        }
-    )
 
 
 def _with_imbalance(shares: GroupShares) -> dict[str, Any]:
     """Return the shares, and the Euclidean distance of all shares from equal shares."""
-    distance = math.sqrt(
-        sum((share - 1 / len(each)) ** 2 for each in shares.values() for share in each.values())
-    )
+    away = [share - 1 / len(each) for each in shares.values() for share in each.values()]
     rounded = {
         name: {group: round(share, REPORT_DIGITS) for group, share in each.items()}
         for name, each in shares.items()
     }
-    return {"imbalance": round(distance, REPORT_DIGITS), "shares": rounded}
+    return {"imbalance": round(math.hypot(*away), REPORT_DIGITS), "shares": rounded}
 
 
 def report_table(report: Mapping[str, Any]) -> list[list[str]]:

@@ -135,7 +135,8 @@ def _write(value: Any, hint: Any, numbers: _Numbers) -> Any:
         return [_write(each, get_args(hint)[0], numbers) for each in value]
     if hint in SCALARS:
         return hint(value)
-    own = _field_types(type(value)).items()
+    kind: Any = type(value)
+    own = _field_types(kind).items()
     return {"kind": value.kind} | {n: _write(getattr(value, n), t, numbers) for n, t in own}
 
 

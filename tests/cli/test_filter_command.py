@@ -223,11 +223,11 @@ def test_row_ids_and_small_groups_are_warnings(folder, cli):
 
 
 BAD = [
-    (["--by", "Sex"], 2, "error[E205]: there is no column 'Sex' (--by)"),
-    (["--drop", "ages"], 2, "there is no column 'ages' (--drop or --label)"),
+    (["--by", "Sex"], 2, "error[E205]: 'Sex' under 'drop' is not a column"),
+    (["--drop", "ages"], 2, "error[E205]: 'ages' under 'drop' is not a column"),
     (["--by", "sex"], 2, "'sex' is named twice"),
-    (["--by", "one"], 2, "error[E304]: 'one' has 1 value, and --by takes 2 to 1000"),
-    (["--by", "hours"], 2, "values, and --by takes 2 to 30\n   = help: name a column with fewer groups"),
+    (["--by", "one"], 2, "error[E304]: 'one' has 1 value, 'imbalance' takes 2 to 1000"),
+    (["--by", "hours"], 2, "values, 'imbalance' takes 2 to 30\n   = help: cut it"),
     (["--disclosivity", "1.5"], 2, "error[E104]: disclosivity must be from 0 to 1, not 1.5"),
     (["--test", "1"], 2, "error[E104]: the parts of the split"),
     (["--test", "half"], 2, "error[E104]: 'test' must be a number such as 0.5"),

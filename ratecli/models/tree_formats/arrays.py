@@ -37,6 +37,11 @@ class Tree(NamedTuple):
     set_at: NDArray[np.intp]
     sets: NDArray[np.bool_] = np.zeros(0, dtype=bool)
 
+    def select(self, nodes: NDArray[np.intp]) -> Tree:
+        """Return the `nodes` (M,) in this order; their children keep their numbers."""
+        names = self._fields[:-1]  # all but the sets
+        return self._replace(**{name: getattr(self, name)[nodes] for name in names})
+
 
 def combine_trees(layout: ColumnLayout, trees: Iterable[Tree], **more: Any) -> TreeEnsemble:
     """Return the ensemble of the trees; `more` are its other fields.
@@ -54,7 +59,9 @@ def combine_trees(layout: ColumnLayout, trees: Iterable[Tree], **more: Any) -> T
     require(found, "there are no trees")
     sizes = np.array([len(tree.column) for tree in found])
     roots = np.cumsum(sizes) - sizes
-    parts = {name: np.concatenate([getattr(t, name) for t in found]) for name in Tree._fields}
+    parts: dict[str, Any] = {
+        name: np.concatenate([getattr(t, name) for t in found]) for name in Tree._fields
+    }
     set_starts = np.cumsum([0, *(len(tree.sets) for tree in found[:-1])])
     parts["set_at"] += np.where(parts["set_at"] == NO_SET, 0, np.repeat(set_starts, sizes))
     inner = parts["column"] != LEAF

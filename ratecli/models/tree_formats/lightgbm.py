@@ -142,7 +142,7 @@ def _with_missing_zeros(tree: Tree, zeros: NDArray[np.bool_]) -> Tree:
     sizes = np.where(zeros, 3, 1)
     first = np.cumsum(sizes) - sizes
     below, equal = first[zeros], first[zeros] + 1
-    found = Tree(*(np.repeat(values, sizes, axis=0) for values in tree[:-1]), tree.sets)
+    found = tree.select(np.repeat(np.arange(len(sizes)), sizes))
     found.children[:] = first[found.children]
     default = np.where(tree.missing_second[zeros], *found.children[below].T[::-1])
     found.threshold[below], found.threshold[equal] = np.nextafter(-ZERO, -1), ZERO

@@ -128,7 +128,7 @@ def _read_tree(
         set_at=set_at,
         sets=~second,
     )
-    return Tree(*(values[order] for values in tree[:-1]), tree.sets)
+    return tree.select(order)
 
 
 def _parents_first(left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -149,6 +149,7 @@ class GuessedGroup(Solver):
     sampled: bool = False
     missing: Literal["refuse", "leave_out"] = "refuse"
 
+    runs: ClassVar[str] = "ratecli.solvers.filtering.filters:solve_guessed_group"
     role: ClassVar[Role] = "reads"
     hides_groups: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
