@@ -1,26 +1,22 @@
-"""A strict YAML reader: PyYAML's nodes, with YAML 1.2 scalars.
+"""A strict YAML reader: PyYAML's events, with YAML 1.2 scalars, become values with places.
 
 Only text, numbers, true, false, null, lists and mappings with text keys are accepted. Depth and the
-number of nodes, with aliases expanded, are limited while the text is parsed.
+number of values, with aliases expanded, are limited while the text is parsed.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import yaml
-from yaml.composer import Composer
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from yaml.parser import Parser
 from yaml.reader import Reader
-from yaml.resolver import BaseResolver
-from yaml.scanner import Scanner
 
 from ratecli.errors import Diagnostic, FaultError, SourceLocation
 
@@ -72,20 +68,12 @@ class SourceText:
         """The text of each line without its line break."""
         return [*self.text.splitlines(), ""]
 
-    def mark(self, offset: int) -> SourceMark:
-        number = bisect_right(self.starts, offset) - 1
-        return SourceMark(self, offset, number, offset - self.starts[number])
-
     def place(self, start: int, end: int) -> SourceLocation:
         """Return the range from `start` to `end`, cut at the end of its first line; never empty."""
-        mark = self.mark(start)
-        excerpt = self.lines[mark.line]
-        width = max(1, min(end - start, len(excerpt) - mark.column))
-        return SourceLocation(self.file, mark.line + 1, mark.column + 1, width, excerpt)
-
-    def scalar(self, start: int, end: int) -> ScalarNode:
-        """Return an unquoted scalar made of these characters."""
-        return ScalarNode("", self.text[start:end], self.mark(start), self.mark(end))
+        number = bisect_right(self.starts, start) - 1
+        column, excerpt = start - self.starts[number], self.lines[number]
+        width = max(1, min(end - start, len(excerpt) - column))
+        return SourceLocation(self.file, number + 1, column + 1, width, excerpt)
 
     def error(
         self, code: str, message: str, hint: str | None, start: int, end: int | None = None
@@ -94,65 +82,49 @@ class SourceText:
         return Diagnostic(code, message, hint, place=place)
 
 
-class SourceMark(yaml.Mark):
-    """An offset in a source."""
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A value of a document, and the characters that it was read from.
 
-    def __init__(self, source: SourceText, index: int, line: int, column: int) -> None:
-        super().__init__(source.file, index, line, column, None, 0)
-        self.source = source
+    Attributes
+    ----------
+    data
+        The value as plain data.
+    source, start, end
+        Its text, and the offsets of its start and end there.
+    entries
+        The key, None for a list, and the value of each entry of a mapping or list.
+    block
+        Whether it is a mapping or list in lines below its key.
+    size, depth
+        The number of values in it, with aliases expanded, and how deep they are nested.
+    """
 
+    data: Any
+    source: SourceText
+    start: int
+    end: int
+    entries: Entries = field(default_factory=dict)
+    block: bool = False
+    size: int = 1
+    depth: int = 0
 
-class DataNode(ScalarNode):
-    """A scalar that was not read from a file; its text is its own source, called `name`."""
+    @classmethod
+    def of_entries(
+        cls, kind: type, entries: Entries, at: tuple[SourceText, int, int], *, block: bool = True
+    ) -> Value:
+        """Return a mapping (`kind` dict) or a list; `at` is its text with start and end."""
+        data: Any = {name: value.data for name, (_, value) in entries.items()}
+        inner = [value for _, value in entries.values()]
+        size = 1 + sum(each.size for each in inner)
+        depth = 1 + max((each.depth for each in inner), default=0)
+        return cls(data if kind is dict else [*data.values()], *at, entries, block, size, depth)
 
-    def __init__(self, name: str, data: PlainScalar) -> None:
-        text = data if isinstance(data, str) else repr(data)
-        source = SourceText(name, text)
-        super().__init__("", text, source.mark(0), source.mark(len(text)))
-        self.data = data
-
-
-def source_of(node: Node) -> SourceText:
-    """Return the source that a node was read from."""
-    mark = node.start_mark
-    assert isinstance(mark, SourceMark)
-    return mark.source
-
-
-def node_range(node: Node | yaml.Event) -> tuple[int, int]:
-    """Return the offsets of the start and the end of a node."""
-    assert node.start_mark is not None
-    assert node.end_mark is not None
-    return node.start_mark.index, node.end_mark.index
-
-
-def scalar_value(node: ScalarNode) -> PlainScalar:
-    if isinstance(node, DataNode):
-        return node.data
-    return node.value if node.style else resolve_scalar(node.value)
-
-
-@lru_cache(maxsize=64)
-def map_entries(node: MappingNode) -> dict[str, tuple[ScalarNode, Node]]:
-    """Return keys and values of a mapping by the text of the key."""
-    return {key.value: (key, value) for key, value in node.value}
+    def error(self, code: str, message: str, hint: str | None = None) -> Diagnostic:
+        return self.source.error(code, message, hint, self.start, self.end)
 
 
-def child_nodes(node: Node) -> list[Node]:
-    """Return the values of a mapping, or the entries of a list."""
-    if isinstance(node, MappingNode):
-        return [value for _, value in node.value]
-    return node.value if isinstance(node, SequenceNode) else []
-
-
-def plain_data(node: Node) -> Any:
-    """Return the data of a node."""
-    if isinstance(node, MappingNode):
-        return {name: plain_data(value) for name, (_, value) in map_entries(node).items()}
-    if isinstance(node, SequenceNode):
-        return [plain_data(item) for item in node.value]
-    assert isinstance(node, ScalarNode)
-    return scalar_value(node)
+Entries: TypeAlias = Mapping[str | int, tuple[Value | None, Value]]
 
 
 def read_source(path: Path) -> SourceText:
@@ -175,118 +147,125 @@ def _raise_unreadable(path: Path, problem: str) -> NoReturn:
     raise FaultError(Diagnostic("E005", f"'{path}' {problem}")) from None
 
 
-def parse_yaml(source: SourceText, start: int = 0) -> Node:
+def parse_yaml(source: SourceText, start: int = 0) -> Value:
     """Return the single document of a source from an offset on; raise E001 to E005."""
     unprintable = Reader.NON_PRINTABLE.search(source.text)
     if unprintable:
         message = f"the file contains the control character {unprintable.group()!a}"
         raise FaultError(source.error("E005", message, "remove it", unprintable.start()))
     try:
-        return StrictLoader(source, start).document()
+        return _Reader(source, start).document()
     except yaml.MarkedYAMLError as error:
         raise FaultError(syntax_diagnostic(source, error)) from None
 
 
-class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
-    """Composes the nodes of a document and collects violations of the strict rules."""
+class _Reader:
+    """Makes values of PyYAML's events, and collects violations of the strict rules."""
 
     def __init__(self, source: SourceText, start: int) -> None:
         self.source = source
-        Reader.__init__(self, " " * start + source.text[start:])
-        Scanner.__init__(self)
-        Parser.__init__(self)
-        Composer.__init__(self)
-        BaseResolver.__init__(self)
+        self.events: Any = yaml.parse(" " * start + source.text[start:], yaml.SafeLoader)
+        self.anchors: dict[str, Value | None] = {}
         self.faults: list[Diagnostic] = []
-        self.depth = 0
-        self.nodes = 0
+        self.count = 0
 
-    def get_mark(self) -> SourceMark:
-        return SourceMark(self.source, self.index, self.line, self.column)
-
-    def document(self) -> Node:
+    def document(self) -> Value:
         """Return the root of the only document; raise FaultError for violations of the rules."""
-        self._next_event()
-        if self.check_event(yaml.StreamEndEvent):
+        next(self.events)
+        if isinstance(next(self.events), yaml.StreamEndEvent):
             raise FaultError(self.source.error("E004", "the file is empty", None, 0))
-        root = self.compose_document()
-        assert root is not None
-        following = self._next_event()
+        root = self._value(next(self.events), 0)
+        next(self.events)
+        following = next(self.events)
         if not isinstance(following, yaml.StreamEndEvent):
             hint = "remove the line '---', or write two files"
             self._note("E004", "a second document begins here", hint, following)
-        self.nodes = 0
-        self._check_size(root, 0, root)
         if self.faults:
             raise FaultError(self.faults)
         return root
 
-    def compose_node(self, parent: Node | None, index: Any) -> Node:
-        """Compose the next node; raise E003 if there are too many or it is too deep."""
-        event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
-        self._count_node(self.depth, event)
-        if getattr(event, "tag", None) is not None:
+    def _value(self, event: Any, depth: int) -> Value:
+        """Return the value that begins with an event; raise E003 if it is too large or deep."""
+        self.count += 1
+        self._check_size(self.count, depth, event)
+        if isinstance(event, yaml.AliasEvent):
+            return self._aliased(event)
+        if event.tag is not None:
             hint = "remove it; put text that begins with '!' in quotes"
             self._note("E004", "YAML tags are not allowed", hint, event)
-        if not isinstance(event, yaml.AliasEvent):
-            self.anchors.pop(event.anchor, None)  # YAML allows an anchor to be defined again
-        self.depth += 1
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        assert node is not None
-        if isinstance(node, MappingNode):
-            self._check_mapping(node)
-        if isinstance(node, ScalarNode):
-            self._check_scalar(node)
-        return node
+        self.anchors[event.anchor] = None
+        if isinstance(event, yaml.ScalarEvent):
+            found = self._scalar(event)
+        else:
+            mapping = isinstance(event, yaml.MappingStartEvent)
+            entries = (self._mapping if mapping else self._list)(depth + 1)
+            kind, block = dict if mapping else list, not event.flow_style
+            at = self.source, event.start_mark.index, self.end
+            found = Value.of_entries(kind, entries, at, block=block)
+        if depth == 1:
+            self._check_size(found.size, found.depth, found)
+        self.anchors[event.anchor] = found
+        return found
 
-    def _next_event(self) -> yaml.Event:
-        event: yaml.Event = self.get_event()  # type: ignore[no-untyped-call]
-        return event
+    def _aliased(self, event: Any) -> Value:
+        if event.anchor not in self.anchors:
+            problem = f"found undefined alias {event.anchor!r}"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+        start, end = _range(event)
+        endless = Value(None, self.source, start, end, size=MAX_NODES + 1)
+        return self.anchors[event.anchor] or endless
 
-    def _check_size(self, node: Node, depth: int, at: Node) -> None:
-        """Raise E003, at an entry of the root, if it is too large with its aliases expanded."""
-        self._count_node(depth, at)
-        for child in child_nodes(node):
-            self._check_size(child, depth + 1, at if depth else child)
+    def _list(self, depth: int) -> Entries:
+        entries: dict[str | int, tuple[Value | None, Value]] = {}
+        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+            entries[len(entries)] = None, self._value(event, depth)
+        self.end = _range(event)[1]
+        return entries
 
-    def _count_node(self, depth: int, at: yaml.Event | Node) -> None:
-        self.nodes += 1
-        if self.nodes > MAX_NODES:
-            message = f"the file contains more than {MAX_NODES} values, counting aliases"
-            self._stop("E003", message, None, at)
-        if depth > MAX_DEPTH:
-            message = f"values are nested more than {MAX_DEPTH} deep, counting aliases"
-            self._stop("E003", message, None, at)
-
-    def _check_scalar(self, node: ScalarNode) -> None:
-        if INVALID_CHARACTERS.search(node.value):
-            hint = "write the character itself, not an escape"
-            self._note("E005", "the text contains an escape that is not a character", hint, node)
-        value = scalar_value(node)
-        if isinstance(value, int) and abs(value) > MAX_INTEGER:
-            hint = "write it with an exponent (1e30), or in quotes if it is text"
-            self._note("E104", "whole numbers are limited to 64 bits", hint, node)
-
-    def _check_mapping(self, node: MappingNode) -> None:
-        first: dict[str, Node] = {}
-        for key, _ in node.value:
-            if not isinstance(key, ScalarNode) or not isinstance(scalar_value(key), str):
-                self._note("E004", "a key must be text", "put it, or the value, in quotes", key)
-            elif key.value in first:
-                line = first[key.value].start_mark.line + 1
+    def _mapping(self, depth: int) -> Entries:
+        entries: dict[str | int, tuple[Value | None, Value]] = {}
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            key, value = self._value(event, depth), self._value(next(self.events), depth)
+            before = entries.get(key.data) if isinstance(key.data, str) else None
+            if not isinstance(key.data, str):
+                hint = "put it, or the value, in quotes"
+                self.faults.append(key.error("E004", "a key must be text", hint))
+            elif before is not None and before[0] is not None:
+                line = self.source.place(before[0].start, before[0].end).line
                 hint = f"the first one is in line {line}; remove one of them"
-                self._note("E002", f"the key '{key.value}' occurs twice", hint, key)
+                self.faults.append(key.error("E002", f"the key '{key.data}' occurs twice", hint))
             else:
-                first[key.value] = key
+                entries[key.data] = key, value
+        self.end = _range(event)[1]
+        return entries
 
-    def _note(self, code: str, message: str, hint: str | None, at: yaml.Event | Node) -> None:
-        start, end = node_range(at)
+    def _scalar(self, event: yaml.ScalarEvent) -> Value:
+        if INVALID_CHARACTERS.search(event.value):
+            hint = "write the character itself, not an escape"
+            self._note("E005", "the text contains an escape that is not a character", hint, event)
+        data = event.value if event.style else resolve_scalar(event.value)
+        if isinstance(data, int) and abs(data) > MAX_INTEGER:
+            hint = "write it with an exponent (1e30), or in quotes if it is text"
+            self._note("E104", "whole numbers are limited to 64 bits", hint, event)
+        return Value(data, self.source, *_range(event))
+
+    def _check_size(self, count: int, depth: int, at: yaml.Event | Value) -> None:
+        message = ""
+        if count > MAX_NODES:
+            message = f"the file contains more than {MAX_NODES} values, counting aliases"
+        elif depth > MAX_DEPTH:
+            message = f"values are nested more than {MAX_DEPTH} deep, counting aliases"
+        if message:
+            self._note("E003", message, None, at)
+            raise FaultError(self.faults)
+
+    def _note(self, code: str, message: str, hint: str | None, at: yaml.Event | Value) -> None:
+        start, end = (at.start, at.end) if isinstance(at, Value) else _range(at)
         self.faults.append(self.source.error(code, message, hint, start, end))
 
-    def _stop(self, code: str, message: str, hint: str | None, at: yaml.Event | Node) -> NoReturn:
-        self._note(code, message, hint, at)
-        raise FaultError(self.faults)
+
+def _range(event: Any) -> tuple[int, int]:
+    return event.start_mark.index, event.end_mark.index
 
 
 QUOTE_HINT = "put the whole value in quotes: 'like this'"
