@@ -18,10 +18,12 @@ times its importance weight, 1 over the chance of the logged action (Horvitz and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 DECISION_MEASUREMENTS = ("decision", "error", "squared_error", "log_loss")
+OutcomeSource = Literal["logged", "model", "true"]
 Measurement = str
 """One of these, a weight of episodes, or a `return_key`."""
 
@@ -65,7 +67,7 @@ class Rate:
     whole: bool = False
     outcome: str = ""
     weight_power: int = 0
-    outcome_source: Literal["logged", "model", "true"] = "logged"
+    outcome_source: OutcomeSource = "logged"
     ends: tuple[float, float] = (-math.inf, math.inf)
 
     @property
@@ -113,145 +115,90 @@ OUTCOME = "outcome"
 EPISODE_WEIGHT = "episode_weight"
 """The measurement of an episode's importance weight."""
 
-_RATES: tuple[Rate, ...] = (
-    Rate("positive_rate", "all", "all", "none", "share of positive decisions", "negative_rate"),
-    Rate("negative_rate", "all", "none", "all", "share of negative decisions", "positive_rate"),
-    Rate("joint_rate", "all", "all", "none", "in the slice and decided positively", whole=True),
-    Rate("error", "labelled", "-", "+", "share of wrong decisions", "accuracy"),
-    Rate("accuracy", "labelled", "+", "-", "share of correct decisions", "error"),
-    Rate("tpr", "+", "all", "none", "share of positive rows decided positively", "fnr"),
-    Rate("fnr", "+", "none", "all", "share of positive rows decided negatively", "tpr"),
-    Rate("fpr", "-", "all", "none", "share of negative rows decided positively", "tnr"),
-    Rate("tnr", "-", "none", "all", "share of negative rows decided negatively", "fpr"),
-    Rate("true_positives", "labelled", "+", "none", "share of true positives", "false_negatives"),
-    Rate("false_positives", "labelled", "-", "none", "share of false positives", "true_negatives"),
-    Rate("true_negatives", "labelled", "none", "-", "share of true negatives", "false_positives"),
-    Rate("false_negatives", "labelled", "none", "+", "share of false negatives", "true_positives"),
-    Rate("base_rate", "labelled", "+", "+", "share of positive labels, for any decisions"),
-    Rate(
-        "churn",
-        "deployed",
-        "deployed_no",
-        "deployed_yes",
-        "share of decisions that differ from those of the deployed model",
-        "agreement",
-    ),
-    Rate(
-        "agreement",
-        "deployed",
-        "deployed_yes",
-        "deployed_no",
-        "share of decisions that equal those of the deployed model",
-        "churn",
-    ),
-    Rate(
-        "wins",
-        "labelled&deployed",
-        "+&deployed_no",
-        "-&deployed_yes",
-        "share of correct decisions where the deployed model is wrong",
-    ),
-    Rate(
-        "losses",
-        "labelled&deployed",
-        "-&deployed_no",
-        "+&deployed_yes",
-        "share of wrong decisions where the deployed model is correct",
-    ),
-    Rate("mean_error", "labelled", "all", "none", "mean of estimate minus label", of="error"),
-    Rate("mse", "labelled", "all", "none", "mean squared error of estimates", of="squared_error"),
-    Rate(
-        "log_loss",
-        "labelled",
-        "all",
-        "none",
-        "mean of -log of the estimated probability of the label; infinite if it is 0",
-        of="log_loss",
-    ),
-    Rate(
-        "value",
-        "logged",
-        "taken",
-        "not_taken",
-        "mean outcome if the classifier decided, estimated by inverse propensity: a row counts its "
-        "outcome, times its importance weight, if the classifier decides as the log did",
-        outcome=OUTCOME,
-        weight_power=1,
-    ),
-    Rate(
-        "value_logged",
-        "logged",
-        "logged",
-        "logged",
-        "mean outcome of the logged decisions",
-        outcome=OUTCOME,
-    ),
-    Rate(
-        "value_doubly_robust",
-        "logged",
-        "taken",
-        "not_taken",
-        "mean outcome if the classifier decided: that of a model, plus the value of its errors",
-        outcome=OUTCOME,
-        weight_power=1,
-        outcome_source="model",
-    ),
-    Rate(
-        "value_true",
-        "logged",
-        "taken",
-        "not_taken",
-        "mean outcome if the classifier decided; known in generated data only",
-        outcome=OUTCOME,
-        outcome_source="true",
-    ),
-    Rate(
-        "importance_weight",
-        "logged",
-        "taken",
-        "not_taken",
-        "mean importance weight: near 1 if the propensities are right",
-        weight_power=1,
-    ),
-    Rate(
-        "squared_importance_weight",
-        "logged",
-        "taken",
-        "not_taken",
-        "mean squared importance weight",
-        weight_power=2,
-    ),
-)
-_EPISODE_RATES = (
-    ("return", "mean return of a policy, by per-decision importance sampling"),
-    ("return_ordinary", "mean return of a policy, by ordinary importance sampling"),
-    ("return_logged", "mean return of the logged episodes"),
-    ("return_true", "expected return of a policy; known in generated environments only"),
-)
-_RATES += tuple(
-    Rate(name, "all", "all", "none", means, of=name, outcome=OUTCOME)
-    for name, means in _EPISODE_RATES
-)
-_RATES += (
-    Rate(
-        "episode_weight",
-        "all",
-        "all",
-        "none",
-        "mean importance weight of episodes: near 1 if the propensities are right",
-        of="episode_weight",
-    ),
-    Rate(
-        "squared_episode_weight",
-        "all",
-        "all",
-        "none",
-        "mean squared importance weight of episodes",
-        of="squared_episode_weight",
-    ),
-)
-EPISODE_RATES = tuple(rate.text for rate in _RATES if rate.of not in DECISION_MEASUREMENTS)
-RATES = {rate.name: rate for rate in _RATES}
+
+def _table(text: str) -> Iterator[list[str]]:
+    """Yield the cells of each row, separated by bars; indented lines continue the row above."""
+    for row in text.strip().replace("\n ", " ").splitlines():
+        yield [" ".join(cell.split()) for cell in row.split("|")]
+
+
+_DECISION_RATES = """
+positive_rate | all | all | none | share of positive decisions
+negative_rate | all | none | all | share of negative decisions
+joint_rate | all | all | none | in the slice and decided positively
+error | labelled | - | + | share of wrong decisions
+accuracy | labelled | + | - | share of correct decisions
+tpr | + | all | none | share of positive rows decided positively
+fnr | + | none | all | share of positive rows decided negatively
+fpr | - | all | none | share of negative rows decided positively
+tnr | - | none | all | share of negative rows decided negatively
+true_positives | labelled | + | none | share of true positives
+false_positives | labelled | - | none | share of false positives
+true_negatives | labelled | none | - | share of true negatives
+false_negatives | labelled | none | + | share of false negatives
+base_rate | labelled | + | + | share of positive labels, for any decisions
+churn | deployed | deployed_no | deployed_yes |
+    share of decisions that differ from those of the deployed model
+agreement | deployed | deployed_yes | deployed_no |
+    share of decisions that equal those of the deployed model
+wins | labelled&deployed | +&deployed_no | -&deployed_yes |
+    share of correct decisions where the deployed model is wrong
+losses | labelled&deployed | -&deployed_no | +&deployed_yes |
+    share of wrong decisions where the deployed model is correct
+"""
+"""Names of rates, their masks `among`, `yes` and `no`, and what they mean."""
+
+_ESTIMATE_RATES = """
+mean_error | error | mean of estimate minus label
+mse | squared_error | mean squared error of estimates
+log_loss | log_loss | mean of -log of the estimated probability of the label; infinite if it is 0
+"""
+_LOGGED_RATES = """
+value | outcome | 1 | logged | mean outcome if the classifier decided, estimated by inverse
+    propensity: a row counts its outcome, times its importance weight, if the classifier decides as
+    the log did
+value_logged | outcome | 0 | logged | mean outcome of the logged decisions
+value_doubly_robust | outcome | 1 | model | mean outcome if the classifier decided: that of a model,
+    plus the value of its errors
+value_true | outcome | 0 | true | mean outcome if the classifier decided; known in generated data
+    only
+importance_weight | | 1 | logged | mean importance weight: near 1 if the propensities are right
+squared_importance_weight | | 2 | logged | mean squared importance weight
+"""
+"""Names, outcomes, powers of importance weights, and sources of outcomes."""
+
+_EPISODE_RATES = """
+return | outcome | mean return of a policy, by per-decision importance sampling
+return_ordinary | outcome | mean return of a policy, by ordinary importance sampling
+return_logged | outcome | mean return of the logged episodes
+return_true | outcome | expected return of a policy; known in generated environments only
+episode_weight | | mean importance weight of episodes: near 1 if the propensities are right
+squared_episode_weight | | mean squared importance weight of episodes
+"""
+
+
+def _built_in_rates() -> Iterator[Rate]:
+    decisions = [
+        Rate(name, among, yes, no, means, whole=name == "joint_rate")
+        for name, among, yes, no, means in _table(_DECISION_RATES)
+    ]
+    swapped = {(each.among, each.no, each.yes, each.whole): each.name for each in decisions}
+    for rate in decisions:
+        key = rate.among, rate.yes, rate.no, rate.whole
+        other = swapped.get(key, rate.name)
+        yield rate if other == rate.name else replace(rate, complement=other)
+    for name, of, means in _table(_ESTIMATE_RATES):
+        yield Rate(name, "labelled", "all", "none", means, of=of)
+    for name, outcome, power, source, means in _table(_LOGGED_RATES):
+        sides = ("logged", "logged") if name == "value_logged" else ("taken", "not_taken")
+        rate = Rate(name, "logged", *sides, means, outcome=outcome, weight_power=int(power))
+        yield replace(rate, outcome_source=cast("OutcomeSource", source))
+    for name, outcome, means in _table(_EPISODE_RATES):
+        yield Rate(name, "all", "all", "none", means, of=name, outcome=outcome)
+
+
+RATES = {rate.name: rate for rate in _built_in_rates()}
+EPISODE_RATES = tuple(rate.text for rate in RATES.values() if rate.of not in DECISION_MEASUREMENTS)
 RANKINGS = {
     "roc_auc": "probability that a positive row scores above a negative one (ties count half)",
     "pr_auc": "mean precision over recall levels as the threshold falls (average precision)",
@@ -296,52 +243,38 @@ class Composite:
     over: str = ""
 
 
+_COMPOSITES = """
+precision | true_positives / (true_positives + false_positives)
+    | share of positive rows among the positive decisions; undefined (nan) without any
+f1 | 2 * true_positives / (2 * true_positives + false_positives + false_negatives)
+    | harmonic mean of precision and recall
+f_score | (1 + beta * beta) * true_positives / ((1 + beta * beta) * true_positives
+    + beta * beta * false_negatives + false_positives)
+    | weighted harmonic mean of precision and recall; recall counts beta times as much | beta
+mcc | (tpr + tnr - 1) * sqrt(base_rate * (1 - base_rate) / (1e-15
+    + (true_positives + false_positives) * (true_negatives + false_negatives)))
+    | Matthews correlation coefficient of decisions and labels, -1 to 1; 0 if all decisions are
+    equal
+balanced_accuracy | (tpr + tnr) / 2 | mean of tpr and tnr
+g_mean | geo_mean(tpr, tnr) | geometric mean of tpr and tnr
+h_mean | harmonic_mean(tpr, tnr) | harmonic mean of tpr and tnr
+q_mean | 1 - rms(fpr, fnr) | 1 minus the root mean square of fpr and fnr
+share | joint_rate
+    | share of the slice among the positive decisions; undefined (nan) without any
+value_self_normalized | value(outcome) / importance_weight
+    | mean outcome if the classifier decided, divided by the mean importance weight | outcome
+return_weighted | return_ordinary(outcome) / episode_weight
+    | mean return of a policy, by weighted importance sampling; biased | outcome
+effective_share | importance_weight ** 2 / squared_importance_weight
+    | share of the logged rows that an unweighted mean of equal variance would need
+win_loss_ratio | wins / losses | wins over losses against the deployed model
+"""
+"""Names, expressions, meanings and parameters. The 1e-15 makes `mcc` 0 if all decisions are equal,
+as in scikit-learn.
+"""
 COMPOSITES = {
-    "precision": Composite(
-        "true_positives / (true_positives + false_positives)",
-        "share of positive rows among the positive decisions; undefined (nan) without any",
-    ),
-    "f1": Composite(
-        "2 * true_positives / (2 * true_positives + false_positives + false_negatives)",
-        "harmonic mean of precision and recall",
-    ),
-    "f_score": Composite(
-        "(1 + beta * beta) * true_positives"
-        " / ((1 + beta * beta) * true_positives + beta * beta * false_negatives + false_positives)",
-        "weighted harmonic mean of precision and recall; recall counts beta times as much",
-        ("beta",),
-    ),
-    "mcc": Composite(
-        # the small number makes it 0 if all decisions are equal, as in scikit-learn
-        "(tpr + tnr - 1) * sqrt(base_rate * (1 - base_rate) / (1e-15"
-        " + (true_positives + false_positives) * (true_negatives + false_negatives)))",
-        "Matthews correlation coefficient of decisions and labels, -1 to 1; 0 if all decisions are "
-        "equal",
-    ),
-    "balanced_accuracy": Composite("(tpr + tnr) / 2", "mean of tpr and tnr"),
-    "g_mean": Composite("geo_mean(tpr, tnr)", "geometric mean of tpr and tnr"),
-    "h_mean": Composite("harmonic_mean(tpr, tnr)", "harmonic mean of tpr and tnr"),
-    "q_mean": Composite("1 - rms(fpr, fnr)", "1 minus the root mean square of fpr and fnr"),
-    "share": Composite(
-        "joint_rate",
-        "share of the slice among the positive decisions; undefined (nan) without any",
-        over="positive_rate",
-    ),
-    "value_self_normalized": Composite(
-        "value(outcome) / importance_weight",
-        "mean outcome if the classifier decided, divided by the mean importance weight",
-        (OUTCOME,),
-    ),
-    "return_weighted": Composite(
-        "return_ordinary(outcome) / episode_weight",
-        "mean return of a policy, by weighted importance sampling; biased",
-        (OUTCOME,),
-    ),
-    "effective_share": Composite(
-        "importance_weight ** 2 / squared_importance_weight",
-        "share of the logged rows that an unweighted mean of equal variance would need",
-    ),
-    "win_loss_ratio": Composite("wins / losses", "wins over losses against the deployed model"),
+    name: Composite(text, means, tuple(parameters), "positive_rate" if name == "share" else "")
+    for name, text, means, *parameters in _table(_COMPOSITES)
 }
 
 TEMPLATES = {
@@ -350,45 +283,27 @@ TEMPLATES = {
     "min_ratio": "smallest ratio of a metric between two values of a column",
 }
 
-MEASURES = {
-    "demographic_parity_difference": Composite(
-        "max_gap(positive_rate, by=columns)",
-        "largest difference of selection rates between two groups",
-    ),
-    "demographic_parity_ratio": Composite(
-        "min_ratio(positive_rate, by=columns)",
-        "smallest ratio of selection rates between two groups",
-    ),
-    "equal_opportunity_difference": Composite(
-        "max_gap(tpr, by=columns)", "largest difference of true positive rates between two groups"
-    ),
-    "equal_opportunity_ratio": Composite(
-        "min_ratio(tpr, by=columns)", "smallest ratio of true positive rates between two groups"
-    ),
-    "equalized_odds_difference": Composite(
-        "max(max_gap(tpr, by=columns), max_gap(fpr, by=columns))",
-        "largest difference of true or of false positive rates between two groups",
-    ),
-    "equalized_odds_ratio": Composite(
-        "min(min_ratio(tpr, by=columns), min_ratio(fpr, by=columns))",
-        "smallest ratio of true or of false positive rates between two groups",
-    ),
-    "predictive_equality_difference": Composite(
-        "max_gap(fpr, by=columns)", "largest difference of false positive rates between two groups"
-    ),
-    "predictive_parity_difference": Composite(
-        "max_gap(precision, by=columns)", "largest difference of precision between two groups"
-    ),
-    "predictive_parity_ratio": Composite(
-        "min_ratio(precision, by=columns)", "smallest ratio of precision between two groups"
-    ),
-    "accuracy_score_difference": Composite(
-        "max_gap(accuracy, by=columns)", "largest difference of accuracy between two groups"
-    ),
-    "accuracy_score_ratio": Composite(
-        "min_ratio(accuracy, by=columns)", "smallest ratio of accuracy between two groups"
-    ),
-}
+_COMPARED = """
+demographic_parity | positive_rate | selection rates | difference ratio
+equal_opportunity | tpr | true positive rates | difference ratio
+equalized_odds | tpr fpr | true or of false positive rates | difference ratio
+predictive_equality | fpr | false positive rates | difference
+predictive_parity | precision | precision | difference ratio
+accuracy_score | accuracy | accuracy | difference ratio
+"""
+
+
+def _fairness_measures() -> Iterator[tuple[str, Composite]]:
+    for name, metrics, words, kinds in _table(_COMPARED):
+        for kind in kinds.split():
+            template, outer, size = _KINDS[kind]
+            parts = [f"{template}({metric}, by=columns)" for metric in metrics.split()]
+            text = parts[0] if len(parts) == 1 else f"{outer}({', '.join(parts)})"
+            yield f"{name}_{kind}", Composite(text, f"{size} {kind} of {words} between two groups")
+
+
+_KINDS = {"difference": ("max_gap", "max", "largest"), "ratio": ("min_ratio", "min", "smallest")}
+MEASURES = dict(_fairness_measures())
 """Fairness measures of the groups of `columns`, with fairlearn's names where it has them."""
 
 BALANCE_METRICS = {
