@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SumMoments, scale_to_unit
+from ratecli.certify.bound import Bound, BoundedSample, SumMoments, scale_to_unit
 from ratecli.models.base import Array
 
 MAX_BRACKET = 100.0
@@ -90,13 +90,11 @@ class Betting(Bound):
         limits = np.array([_mean_limit(column, own) for column in values])
         return low + _sum_limit(values, weights, limits, (1 - NUISANCE) * delta)
 
-    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
+    def expected(self, parts: SumMoments, delta: float) -> Array:
         if np.isinf(parts.lows).any():
             return _expected_one_sided(parts, delta / parts.rows.size)
         level = delta if parts.rows.size == 1 else (1 - NUISANCE) * delta
-        excess = _expected_excess(parts, level)
-        value = float(parts.means.sum()) + excess.value
-        return PredictedBound(value, 1 + excess.by_mean, excess.by_deviation)
+        return np.asarray(parts.means.sum(axis=-1) + _expected_excess(parts, level))
 
 
 def _log_wealth(values: Array, stakes: Array) -> LogWealth:
@@ -249,73 +247,66 @@ def _one_sided_stake(earlier: Any, equal: NDArray[np.inexact], rows: Any, delta:
 
 
 PREDICTION_NODES = 32
-COMPLEX_STEP = 1e-30
-"""Complex-step differentiation: exact to the last digit for analytic functions, no subtraction."""
 MIN_MEAN = 1e-9
 NEWTON_TOLERANCE, NEWTON_STEPS = 1e-12, 100
 
 
-def _expected_excess(parts: SumMoments, delta: float) -> PredictedBound:
-    """Return the expected excess D of the bound over the sum of means, with its (P,) slopes.
+def _expected_excess(parts: SumMoments, delta: float) -> Array:
+    """Return the expected excess D (...) of the bound over the sum of means.
 
     D is where the expected logarithm of the wealth is ln(1/delta), for values that are either 0 or
     one larger number and have the given moments (true of 0/1 decisions). The bets are those for the
-    expected running variances. The slopes are found by implicit differentiation.
+    expected running variances.
     """
     widths, rows = parts.widths, parts.rows
     means = np.maximum((parts.means - parts.lows) / widths, MIN_MEAN)
     spreads = parts.deviations / widths
-    goal, room = math.log(1 / delta), float(widths @ (1 - means))
+    goal, room = math.log(1 / delta), (1 - means) @ widths
     growth = _expected_growth(widths, rows, delta)
-    if not room > 0 or growth(means, spreads, room)[0] < goal:
-        # no wealth rules out any mean
-        return PredictedBound(room, -np.ones(means.size), np.zeros(means.size))
-    errors = (widths * spreads) ** 2 / rows
-    excess, rise = min(math.sqrt(2 * goal * float(errors.sum())), room / 2), 0.0
+    # where no wealth rules out any mean, the excess is all the room
+    open_ = (room > 0) & (growth(means, spreads, room)[0] >= goal)
+    errors = ((widths * spreads) ** 2 / rows).sum(axis=-1)
+    excess = np.minimum(np.sqrt(2 * goal * errors), room / 2)
     for k in range(NEWTON_STEPS):
         grown, rise = growth(means, spreads, excess)
-        step = max((goal - grown) / rise, -excess)
+        step = np.where(open_, np.maximum((goal - grown) / rise, -excess), 0.0)
         # The growth is concave: every step but the first is upward, until only rounding is left.
-        if k and step <= NEWTON_TOLERANCE * room:
+        step = np.maximum(step, 0.0) if k else step
+        if k and (step <= NEWTON_TOLERANCE * room).all():
             break
-        excess += step
-    moved = np.concatenate([means, spreads]) + COMPLEX_STEP * 1j * np.eye(2 * means.size)
-    by = growth(moved[:, : means.size], moved[:, means.size :], excess)[0].imag
-    by_mean, by_deviation = np.reshape(by, (2, -1)) / COMPLEX_STEP / -(rise * widths)
-    return PredictedBound(excess, by_mean, by_deviation)
+        excess = excess + step
+    return np.where(open_, excess, room)
 
 
 MAX_VARIATION, MAX_EXPONENT = 1e6, 700.0
 """Larger numbers would overflow; predicted limits are 0 there up to rounding."""
 
 
-def _expected_one_sided(parts: SumMoments, delta: float) -> PredictedBound:
+def _expected_one_sided(parts: SumMoments, delta: float) -> Array:
     """Predict separate bounds for values that are 0 or one larger number below their upper ends.
 
     The stakes are those after all rows. A limit is the mean below the upper end times a function of
     the coefficient of variation.
     """
     means = parts.highs - parts.means
-    most = np.full(means.size, MAX_VARIATION)
     near = means * MAX_VARIATION > parts.deviations
-    variation = np.divide(parts.deviations, means, out=most, where=near)
-    ratio = (variation + COMPLEX_STEP * 1j) ** 2
+    most = np.full(means.shape, MAX_VARIATION)
+    ratio = np.divide(parts.deviations, means, out=most, where=near) ** 2
     stake = _one_sided_stake(parts.rows, parts.rows / (1 + ratio), parts.rows, delta)
     exponent = (1 + ratio) * math.log(1 / delta) / parts.rows - ratio * np.log(1 - stake)
-    exponent = np.where(exponent.real < MAX_EXPONENT, exponent, MAX_EXPONENT)
-    limits = stake * (1 + ratio) / (np.exp(exponent) - 1 + stake)
-    slopes = limits.imag / COMPLEX_STEP
-    value = float((parts.highs - means * limits.real).sum())
-    return PredictedBound(value, limits.real - variation * slopes, -slopes)
+    limits = stake * (1 + ratio) / (np.expm1(np.minimum(exponent, MAX_EXPONENT)) + stake)
+    return np.asarray((parts.highs - means * limits).sum(axis=-1))
 
 
-def _expected_growth(widths: Array, rows: Array, delta: float) -> Callable[..., tuple[Any, Any]]:
+def _expected_growth(
+    widths: Array, rows: Array, delta: float
+) -> Callable[..., tuple[Array, Array]]:
     """Return the expected log wealth as a function of means, deviations and the tested excess.
 
-    The function takes means and deviations (..., P) as shares of the ranges, and the excess D of
-    the tested sum of means over the true one, and also returns the derivative in D. The excess is
-    distributed over the means in proportion to their squared standard errors at equal variances.
-    The function is analytic, and concave in D. Stakes are those of `stake_size` at T times.
+    The function takes means and deviations (..., P) as shares of the ranges, and the excess D (...)
+    of the tested sum of means over the true one, and also returns the derivative in D. The excess
+    is distributed over the means in proportion to their squared standard errors at equal variances.
+    The function is concave in D. Stakes are those of `stake_size` at T times.
     """
     times, spans = _prediction_times(float(rows.max()))
     ratios = (widths / rows)[:, None]
@@ -323,10 +314,10 @@ def _expected_growth(widths: Array, rows: Array, delta: float) -> Callable[..., 
     plays = rows[:, None] * spans
     prior_shares = 1 / (times * rows[:, None] + 1)
 
-    def growth(means: Any, spreads: Any, excess: float) -> tuple[Any, Any]:
+    def growth(means: Array, spreads: Array, excess: Array) -> tuple[Array, Array]:
         means, spreads = means[..., None], spreads[..., None]  # (..., P, 1); all else (..., P, T)
-        largest, squares = means * (1 - means), spreads**2
-        variances = np.where(squares.real < largest.real, squares, largest)
+        excess = excess[..., None, None]
+        variances = np.minimum(spreads**2, means * (1 - means))
         seen = variances + (PRIOR_VARIANCE - variances) * prior_shares
         error = (widths[:, None] * ratios * seen).sum(axis=-2, keepdims=True)
         stake = stake_size(error, ratios.max(), delta) * ratios / ratios.max()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SumMoments, scale_to_unit
+from ratecli.certify.bound import Bound, BoundedSample, SumMoments, scale_to_unit
 from ratecli.models.base import Array
 
 
@@ -167,10 +167,6 @@ def _last_in_region(few: _RateInterval, many: _RateInterval, delta: float) -> ND
     return low
 
 
-SLOPE_STEP = 1e-4
-"""Step in the (fractional) count for numerical slopes, relative to the root of the rows."""
-
-
 class ClopperPearson(Bound):
     """Limits of Clopper and Pearson (1934) for one rate, and of `pair_limit` for the sum of two.
 
@@ -204,19 +200,14 @@ class ClopperPearson(Bound):
                 total += pair_limit(*own, widths[pair], share * delta)
         return total
 
-    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
+    def expected(self, parts: SumMoments, delta: float) -> Array:
         """Predict the limit of a pair by the order of its outcomes (Zou and Donner 2008)."""
-        rows, widths = parts.rows, parts.widths
-        rates = (parts.means - parts.lows) / widths
-        slopes = np.ones(rates.size)
-        value = float(parts.means.sum())
-        for pair, share in _mean_pairs(widths, rows):
-            limits, rises = _limits(rates[pair], rows[pair], share * delta)
-            above = widths[pair] * (limits - rates[pair])
-            if (size := float(np.hypot.reduce(above))) > 0:
-                value += size
-                slopes[pair] += above / size * (rises - 1)
-        return PredictedBound(value, slopes, np.zeros(rates.size))
+        rates, total = (parts.means - parts.lows) / parts.widths, parts.means.sum(axis=-1)
+        for pair, share in _mean_pairs(parts.widths, parts.rows):
+            own, rows = rates[..., pair], parts.rows[pair]
+            above = clopper_pearson_upper(own * rows, rows, share * delta) - own
+            total = total + np.sqrt(((parts.widths[pair] * above) ** 2).sum(axis=-1))
+        return np.asarray(total)
 
 
 def _mean_pairs(widths: Array, rows: Array) -> list[tuple[NDArray[np.intp], float]]:
@@ -226,14 +217,6 @@ def _mean_pairs(widths: Array, rows: Array) -> list[tuple[NDArray[np.intp], floa
     pairs = [order[i : i + 2] for i in range(0, order.size, 2)]
     sizes = np.array([np.hypot.reduce(errors[pair]) for pair in pairs])
     return list(zip(pairs, (sizes / sizes.sum()).tolist(), strict=True))
-
-
-def _limits(rates: Array, rows: Array, delta: float) -> tuple[Array, Array]:
-    """Return upper limits of rates and their slopes, by central differences."""
-    step, counts = SLOPE_STEP * np.sqrt(rows), rates * rows
-    above, below = np.minimum(counts + step, rows), np.maximum(counts - step, 0)
-    limits, highs, lows = clopper_pearson_upper(np.stack([counts, above, below]), rows, delta)
-    return limits, (highs - lows) * rows / (above - below)
 
 
 def _count(sample: BoundedSample, rng: np.random.Generator) -> float:

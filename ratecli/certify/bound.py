@@ -81,7 +81,10 @@ class SampleMoments:
 
 
 class SumMoments(NamedTuple):
-    """Sizes, ranges and moments of the k samples of a sum whose coefficients are 1."""
+    """Sizes and ranges (k,) of the samples of a sum whose coefficients are 1, and their moments.
+
+    Means and deviations are (..., k): several sets of moments are predicted at once.
+    """
 
     rows: Array
     lows: Array
@@ -177,11 +180,15 @@ class Bound(ABC):
 
         By default, the bound is a function of the moments of the samples: see `expected`.
         """
-        return self.expected(SumMoments.of(samples), delta).value
+        return float(self.expected(SumMoments.of(samples), delta))
 
     @abstractmethod
-    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
-        """Predict the bound on the sum of the means of at least one sample."""
+    def expected(self, parts: SumMoments, delta: float) -> Array:
+        """Predict the bounds (...) on the sum of the means of at least one sample."""
+
+
+SLOPE_STEP = 1e-4
+"""Step of the difference quotients of bounds, as a share of the range over the root of the rows."""
 
 
 class BoundPredictor:
@@ -227,27 +234,49 @@ class BoundPredictor:
         self.rows, self.lows, self.highs = rows[live], lows[live], highs[live]
         self.known = float(highs[~live].sum())
         self.ends = float(lows.sum()), float(highs.sum())
+        self.lowest = np.append(self.lows, np.zeros(len(self.live)))
+        self.highest = np.append(self.highs, np.full(len(self.live), np.inf))
 
-    def __call__(self, means: Array, deviations: Array) -> PredictedBound:
-        """Predict at (k,) means, which are clipped to their ranges, and deviations."""
+    def __call__(self, means: Array, deviations: Array, *, sloped: bool = True) -> PredictedBound:
+        """Predict at (k,) means, which are clipped to their ranges, and deviations.
+
+        Slopes are difference quotients, one-sided at an end of the range of a mean or deviation;
+        they are 0 unless `sloped`.
+        """
         by_mean, by_deviation = np.zeros((2, means.size))
         # This runs for every candidate, and for a few numbers Python is faster than NumPy.
         if not all(map(math.isfinite, means.tolist() + deviations.tolist())):
             return PredictedBound(math.inf, by_mean, by_deviation)
         value, live = self.known, self.live
         if live:
-            factors = self.factors[live]
             inside = np.minimum(np.maximum(means, self.ranges[:, 0]), self.ranges[:, 1])[live]
-            deviations = np.abs(factors) * deviations[live]
-            scaled = SumMoments(self.rows, self.lows, self.highs, factors * inside, deviations)
-            own = self.bound.expected(scaled, self.delta)
-            value += own.value
-            by_mean[live] = self.coefficients[live] * own.by_mean
-            by_deviation[live] = np.abs(self.coefficients[live]) * own.by_deviation
+            sizes = np.abs(self.factors[live])
+            point = np.append(self.factors[live] * inside, sizes * deviations[live])
+            expected = self._expected(point[None])
+            value += float(expected[0])
         clipped = self.clipped(value)
-        if clipped != value:
-            by_mean, by_deviation = np.zeros((2, means.size))
+        if live and sloped and clipped == value:
+            by_mean[live], by_deviation[live] = np.reshape(self._slopes(point), (2, -1))
+            by_mean *= self.coefficients
+            by_deviation *= np.abs(self.coefficients)
         return PredictedBound(self.unit * clipped, by_mean, by_deviation)
+
+    def _expected(self, points: Array) -> Array:
+        """Return the bounds (m,) at moments (m, 2 l): the means of the live samples come first."""
+        means, deviations = points[:, : len(self.live)], points[:, len(self.live) :]
+        parts = SumMoments(self.rows, self.lows, self.highs, means, deviations)
+        return self.bound.expected(parts, self.delta)
+
+    def _slopes(self, point: Array) -> Array:
+        """Return the slopes (2 l,) of the bound at moments (2 l,)."""
+        sizes = np.maximum(np.abs(point), np.roll(np.abs(point), len(self.live)))
+        widths = np.tile(self.highs - self.lows, 2)
+        scales = np.where(np.isfinite(widths), widths, np.where(sizes > 0, sizes, 1.0))
+        steps = np.diag(SLOPE_STEP * scales / np.sqrt(np.tile(self.rows, 2)))
+        above = np.minimum(point + steps, np.maximum(point, self.highest))
+        below = np.maximum(point - steps, np.minimum(point, self.lowest))
+        rise, fall = np.reshape(self._expected(np.vstack([above, below])), (2, -1))
+        return np.asarray((rise - fall) / (above - below).diagonal())
 
     def clipped(self, value: float) -> float:
         """Clip a value to the range of the sum; return infinity for NaN."""

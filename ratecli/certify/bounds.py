@@ -15,7 +15,6 @@ from ratecli.certify.binomial import ClopperPearson
 from ratecli.certify.bound import (
     Bound,
     BoundedSample,
-    PredictedBound,
     SumMoments,
     scale_to_unit,
 )
@@ -35,10 +34,9 @@ class Hoeffding(Bound):
     exact = True
     means = "from the range of the measurements alone"
 
-    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
+    def expected(self, parts: SumMoments, delta: float) -> Array:
         half = math.sqrt(math.log(1 / delta) / 2 * float((parts.widths**2 / parts.rows).sum()))
-        value = float(parts.means.sum()) + half
-        return PredictedBound(value, np.ones(parts.rows.size), np.zeros(parts.rows.size))
+        return np.asarray(parts.means.sum(axis=-1) + half)
 
 
 def _divide_delta(parts: SumMoments, delta: float) -> Array:
@@ -82,7 +80,7 @@ class EmpiricalBernstein(Bound):
         share = delta / len(samples)
         return self.upper([_clip_below(sample, share, rng) for sample in samples], delta, rng)
 
-    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
+    def expected(self, parts: SumMoments, delta: float) -> Array:
         """Predict the bound; without a lower end, at the level where its estimated loss is least.
 
         Clipping at t below the mean increases it by at most s^2 / (4 t), typically by a quarter of
@@ -95,10 +93,7 @@ class EmpiricalBernstein(Bound):
         margins = 7 * widths * logs / (3 * (parts.rows - 1))
         slopes += clipped * np.sqrt(7 * logs / (12 * (parts.rows - 1)))
         limits = parts.means + slopes * parts.deviations + margins
-        inside = (limits < parts.highs).astype(float)
-        value = float(np.minimum(limits, parts.highs).sum())
-        by_mean = inside * (1 - clipped * 7 * logs / (3 * (parts.rows - 1)))
-        return PredictedBound(value, by_mean, inside * slopes)
+        return np.asarray(np.minimum(limits, parts.highs).sum(axis=-1))
 
 
 def _clip_below(sample: BoundedSample, delta: float, rng: np.random.Generator) -> BoundedSample:
@@ -143,14 +138,12 @@ class Anderson(Bound):
             total += float(np.diff(steps) @ np.sort(sample.values)) + shift * sample.range[1]
         return total
 
-    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
+    def expected(self, parts: SumMoments, delta: float) -> Array:
         """Predict the bound as if the smallest values were exponentially distributed."""
         shifts = _shifts(parts, delta)
         smallest = parts.means + parts.deviations * np.log(shifts)
-        inside = (smallest > parts.lows).astype(float)
         limits = parts.means + shifts * (parts.highs - np.maximum(smallest, parts.lows))
-        by_deviation = -inside * shifts * np.log(shifts)
-        return PredictedBound(float(limits.sum()), 1 - inside * shifts, by_deviation)
+        return np.asarray(limits.sum(axis=-1))
 
 
 def _shifts(parts: SumMoments, delta: float) -> Array:
@@ -159,16 +152,11 @@ def _shifts(parts: SumMoments, delta: float) -> Array:
     return np.minimum(np.sqrt(np.log(1 / shares) / (2 * parts.rows)), 1.0)
 
 
-T_SLOPE_STEP = 1e-4
-"""Relative step of the central difference of a t quantile in its degrees of freedom."""
-
-
 class StudentT(Bound):
     """Mean plus a t quantile times the standard error (Student 1908).
 
     For several means, the degrees of freedom are those of Welch (1947) and Satterthwaite (1946). A
     sample without variance is bounded by its mean, which is one reason why the bound is not exact.
-    If all deviations are 0, the slopes are the one-sided ones in each deviation alone.
     """
 
     name = "student_t"
@@ -177,27 +165,15 @@ class StudentT(Bound):
     needs = "none"
     least_rows = 2
 
-    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
-        rows, deviations = parts.rows, parts.deviations
-        point, ones = float(parts.means.sum()), np.ones(rows.size)
-        variances = deviations**2 / rows
-        if rows.size == 1 or not (total := variances.sum()) > 0:
-            slopes = np.array([_t_half_width(each, delta) for each in rows.tolist()])
-            return PredictedBound(point + float(slopes @ deviations), ones, slopes)
-        weights = (variances / total) ** 2 / (rows - 1)
-        freedom = 1 / weights.sum()
-        error, quantile = np.sqrt(total), special.stdtrit(freedom, 1 - delta)
-        error_slopes = deviations / rows / error
-        # d ln(freedom) = 2 d ln(total) - d ln(sum of weights)
-        freedom_slopes = freedom * (
-            4 * deviations / rows / total
-            - 4 * weights / np.where(deviations > 0, deviations, 1) / weights.sum()
-        )
-        near = freedom * np.array([1 - T_SLOPE_STEP, 1 + T_SLOPE_STEP])
-        less, more = special.stdtrit(near, 1 - delta)
-        quantile_slope = (more - less) / (2 * T_SLOPE_STEP * freedom)
-        slopes = quantile * error_slopes + error * freedom_slopes * quantile_slope
-        return PredictedBound(point + float(quantile * error), ones, slopes)
+    def expected(self, parts: SumMoments, delta: float) -> Array:
+        variances, point = parts.deviations**2 / parts.rows, parts.means.sum(axis=-1)
+        if parts.rows.size == 1:
+            return np.asarray(point + _t_half_width(*parts.rows, delta) * parts.deviations[..., 0])
+        total = variances.sum(axis=-1)
+        known = np.where(total > 0, total, 1.0)
+        weights = (variances / known[..., None]) ** 2 / (parts.rows - 1)
+        freedom = 1 / np.where(total > 0, weights.sum(axis=-1), 1.0)
+        return np.asarray(point + special.stdtrit(freedom, 1 - delta) * np.sqrt(total))
 
 
 @lru_cache(maxsize=1024)
@@ -249,14 +225,9 @@ class Bootstrap(Bound):
         level = special.ndtr(bias + shifted / shrunk) if shrunk > 0 else 1.0
         return mean + float(np.quantile(sums, level))
 
-    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
-        quantile = float(special.ndtri(1 - delta))
-        roots = np.sqrt(parts.rows)
-        error = float(np.hypot.reduce(parts.deviations / roots))
-        # if all deviations are 0, the slopes are the one-sided ones in each deviation alone
-        slopes = parts.deviations / parts.rows / error if error > 0 else 1 / roots
-        value = float(parts.means.sum()) + quantile * error
-        return PredictedBound(value, np.ones(roots.size), quantile * slopes)
+    def expected(self, parts: SumMoments, delta: float) -> Array:
+        errors = np.sqrt((parts.deviations**2 / parts.rows).sum(axis=-1))
+        return np.asarray(parts.means.sum(axis=-1) + special.ndtri(1 - delta) * errors)
 
 
 def _resample_means(values: Array, size: int, rng: np.random.Generator) -> Array:
