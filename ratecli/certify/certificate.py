@@ -30,48 +30,26 @@ from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression
 
 
-@dataclass(frozen=True)
-class ExpectedOutcome:
-    """The predicted outcome of a safety test: confidence limits, and the upper end of each tree.
+def expected_ends(
+    plan: GoalTestPlan,
+    moments: Sequence[Sequence[SampleMoments]],
+    bounds: Sequence[Bound],
+    times: float = 1.0,
+) -> Array:
+    """Predict the upper end of each tree (P,) on `times` as many rows as the moments are from.
 
-    Each group is assumed to have the same share among the rows of the test.
-
-    Attributes
-    ----------
-    moments, bounds
-        Moments of the parts of every quantity, and its confidence bound.
+    `moments` and `bounds` are those of each quantity. Each group is assumed to keep its share of
+    the rows.
     """
-
-    plan: GoalTestPlan
-    moments: Sequence[Sequence[SampleMoments]]
-    bounds: Sequence[Bound]
-
-    @classmethod
-    def of(cls, plan: GoalTestPlan, rows: MeasuredRows, bound: str) -> ExpectedOutcome:
-        """Return the outcome to expect on as many rows as these."""
-        samples = plan.samples(rows)
-        moments = [[sample.moments() for sample in parts] for parts in samples]
-        return cls(plan, moments, plan.choose_bounds(bound, samples))
-
-    def limit(self, bound: OneSidedBound) -> float:
-        """Return one confidence limit, upper or lower."""
+    limits = []
+    for side in plan.bounds:
         parts = [
-            replace(part, coefficient=bound.sign * part.coefficient)
-            for part in self.moments[bound.quantity]
+            replace(part, coefficient=side.sign * part.coefficient, rows=round(times * part.rows))
+            for part in moments[side.quantity]
         ]
-        return bound.sign * self.bounds[bound.quantity].predicted(parts, bound.delta).value
-
-    def upper(self) -> Array:
-        """Return (P,) the upper end of each tree."""
-        return self.plan.upper(np.array([self.limit(each) for each in self.plan.bounds]))[0]
-
-    def scaled(self, factor: float) -> ExpectedOutcome:
-        """Return the outcome to expect with `factor` times as many rows."""
-        moments = [
-            [replace(part, rows=round(factor * part.rows)) for part in parts]
-            for parts in self.moments
-        ]
-        return replace(self, moments=moments)
+        found = bounds[side.quantity].predicted(parts, side.delta)
+        limits.append(side.sign * found.value)
+    return plan.upper(np.array(limits))[0]
 
 
 ClassifierKind = Literal["deterministic", "randomized", "estimate"]
@@ -185,8 +163,7 @@ def _certify_goal(
     explanation = ""
     if not passed:
         values = np.full_like(estimates, math.nan) if undefined else estimates
-        expected = ExpectedOutcome.of(plan, rows, safety.bound)
-        explanation = explain_failure(expected, samples, ends, values, safety.rows)
+        explanation = explain_failure(plan, samples, bounds, ends, values, rows=safety.rows)
     used = [bounds[each.quantity] for each in plan.bounds]
     quantities = [
         {
@@ -240,26 +217,26 @@ ROWS_HALVINGS = 10
 
 
 def explain_failure(
-    expected: ExpectedOutcome,
+    plan: GoalTestPlan,
     samples: Sequence[Sequence[BoundedSample]],
+    bounds: Sequence[Bound],
     ends: Array,
     estimates: Array,
+    *,
     rows: int,
 ) -> str:
     """Explain in one or two sentences why a test was not passed.
 
     Parameters
     ----------
-    expected
-        Prediction from the moments of the tested rows themselves.
-    samples
-        The samples of every quantity.
+    samples, bounds
+        The samples and the confidence bound of every quantity.
     ends, estimates
         (P,) the upper end of each tree, and its value on the tested rows.
     rows
         The number of tested rows.
     """
-    plan, worst = expected.plan, float(estimates.max())
+    worst = float(estimates.max())
     reached = f"'{plan.goal.name}': the upper bound on the violation is {ends.max():.4g} > 0"
     for form, parts in zip(plan.quantities, samples, strict=True):
         for sample in parts:
@@ -276,12 +253,13 @@ def explain_failure(
     if worst >= 0:
         return f"{measured}: more rows would not help this candidate"
     # bounds use more than the moments that predict them: correct by the error at these rows
+    moments = [[part.moments() for part in parts] for parts in samples]
     with np.errstate(divide="ignore", invalid="ignore"):
-        scale = (ends - estimates) / (expected.upper() - estimates)
+        scale = (ends - estimates) / (expected_ends(plan, moments, bounds) - estimates)
     scale[~((scale > 0) & (scale < math.inf))] = 1.0
 
     def passes(factor: float) -> bool:
-        widths = expected.scaled(factor).upper() - estimates
+        widths = expected_ends(plan, moments, bounds, factor) - estimates
         return bool((estimates + scale * widths <= 0).all())
 
     # groups are assumed to keep their shares, and measurements their moments

@@ -85,7 +85,7 @@ class ThresholdCandidates:
 
     def ends(self, cut: int, prediction: TestPrediction | None = None) -> Array:
         """Return the bounds (P,) at one threshold, by this or another prediction."""
-        return (prediction or self.prediction).of_moments(self.moments[cut])[0]
+        return (prediction or self.prediction).of_moments(self.moments[cut], sloped=False)[0]
 
     def worst(self, cut: int, prediction: TestPrediction | None = None) -> float:
         """Return the largest bound at one threshold."""

@@ -137,11 +137,12 @@ class PredictedLimit:
     predictor: BoundPredictor
     inflation: BoundInflation
 
-    def at(self, moments: Array) -> tuple[float, Array]:
-        """Return the limit at means and deviations (Q, 2), and its slopes (Q, 2) in them."""
+    def at(self, moments: Array, *, sloped: bool) -> tuple[float, Array]:
+        """Return the limit at means and deviations (Q, 2), and its slopes (Q, 2) if `sloped`."""
         means, deviations = moments[self.places].T
         factor, margin = self.inflation.factor, self.inflation.deviates
-        bound, coefficients = self.predictor(means, deviations), self.predictor.coefficients
+        bound = self.predictor(means, deviations, sloped=sloped)
+        coefficients = self.predictor.coefficients
         point = float(coefficients @ means)
         value = point + factor * (bound.value - point) if factor else point
         slopes = np.zeros_like(moments)
@@ -203,14 +204,11 @@ class PredictedTestResult:
         (P,) upper ends of all trees, infinite where there is no bound.
     values
         The measurements of each group.
-    slopes
-        (P, Q, 2) slopes of the ends in means and deviations.
     """
 
     upper: Array
     outputs: ModelOutputs
     values: tuple[Array, ...]
-    slopes: Array
 
 
 @dataclass(frozen=True)
@@ -272,7 +270,7 @@ class TestPrediction:
         """Split trees into smooth parts: see `PredictedGoal`."""
         moments = self.moments(tuple(group.measured(outputs) for group in self.groups))
         goals = [
-            goal.with_parts(np.array([limit.at(moments)[0] for limit in limits]))
+            goal.with_parts(np.array([limit.at(moments, sloped=False)[0] for limit in limits]))
             for goal, limits in zip(self.goals, self.limits, strict=True)
         ]
         return replace(self, goals=tuple(goals))
@@ -284,14 +282,14 @@ class TestPrediction:
 
     def at(self, outputs: ModelOutputs) -> PredictedTestResult:
         values = tuple(group.measured(outputs) for group in self.groups)
-        upper, slopes = self.of_moments(self.moments(values))
-        return PredictedTestResult(upper, outputs, values, slopes)
+        upper, _ = self.of_moments(self.moments(values), sloped=False)
+        return PredictedTestResult(upper, outputs, values)
 
-    def of_moments(self, moments: Array) -> tuple[Array, Array]:
+    def of_moments(self, moments: Array, *, sloped: bool) -> tuple[Array, Array]:
         """Return upper ends (P,) of the trees at moments (Q, 2), and their slopes (P, Q, 2)."""
         upper, slopes = [np.zeros(0)], [np.zeros((0, *moments.shape))]
         for goal, limits in zip(self.goals, self.limits, strict=True):
-            known = [limit.at(moments) for limit in limits]
+            known = [limit.at(moments, sloped=sloped) for limit in limits]
             ends, by_limit = goal.upper(np.array([value for value, _ in known]))
             by_moment = np.array([each for _, each in known]).reshape(len(limits), moments.size)
             upper.append(np.where(np.isnan(ends), np.inf, ends - self.needed))
@@ -304,7 +302,8 @@ class TestPrediction:
         pairs = zip(self.groups, expected.values, strict=True)
         inner = [group.slopes(expected.outputs, values) for group, values in pairs]
         width = inner[0].shape[1] if inner else 0
-        flat = expected.slopes.reshape(len(expected.upper), -1)
+        _, slopes = self.of_moments(self.moments(expected.values), sloped=True)
+        flat = slopes.reshape(len(expected.upper), -1)
         return np.asarray(flat @ np.reshape(inner, (-1, width)))
 
 
