@@ -186,7 +186,9 @@ def measured(trial: Trial, classifier: Classifier) -> dict[str, Any]:
     decided, index = decided[new], matrix.index()
     rates = matrix.rates(decided)
     tangents = [tangent(piece, rates, index) for piece in pieces(goal.expression)]
-    errors = matrix.standard_error(np.array([each.slopes for each in tangents]), decided)
+    errors = matrix.standard_error(
+        np.array([each.slopes for each in tangents]), {"decision": decided}
+    )
     parts = [(float(t.value), float(e)) for t, e in zip(tangents, errors, strict=True)]
     return {
         "violation": max(value for value, _ in parts),

@@ -27,7 +27,7 @@ from ratecli.certify.trees import (
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
-from ratecli.rates.expression import Expression
+from ratecli.rates.tangent import evaluate
 
 
 def expected_ends(
@@ -154,11 +154,11 @@ def _certify_goal(
     bounds = plan.choose_bounds(safety.bound, similar)
     limits = np.array([_limit(each, samples, bounds, rng) for each in plan.bounds])
     ends, _ = plan.upper(limits)
-    known = rows.rates.measured(rows.measurements).tolist()
-    value_of = dict[Expression, float](zip(rows.rates.leaves, known, strict=True)).__getitem__
-    estimates = np.array([ex.evaluate(tree, value_of) for tree in plan.trees])
+    rates = rows.rates.measured(rows.measurements).tolist()
+    known = dict(zip(rows.rates.leaves, rates, strict=True))
+    estimates = np.array([evaluate(tree, known) for tree in plan.trees])
     upper = float(ends.max())  # NaN if any end is
-    undefined = math.isnan(ex.evaluate(goal.expression, value_of))
+    undefined = math.isnan(evaluate(goal.expression, known))
     passed = math.isfinite(upper) and upper <= 0 and not undefined
     explanation = ""
     if not passed:
@@ -167,7 +167,7 @@ def _certify_goal(
     used = [bounds[each.quantity] for each in plan.bounds]
     quantities = [
         {
-            "estimate": json_number(ex.evaluate(form.expression(), value_of)),
+            "estimate": json_number(evaluate(form.expression(), known)),
             "rows": [part.rows for part in parts],
             "bound": bound.name,
         }

@@ -17,10 +17,10 @@ from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.plugins import find_plugin
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import implied_threshold, linear_threshold
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.metrics import plugin_metric_names, plugins_used_in
+from ratecli.rates.tangent import threshold
 from ratecli.sampling.logs import logs_note
 from ratecli.sampling.rows import get_any_table
 from ratecli.solvers.registry import all_algorithms
@@ -130,8 +130,7 @@ def _thresholds(metric: Expression, goal: Goal) -> set[float]:
     """Return the values of a metric at which a constraint, or a part of it, is 0."""
     whole = goal.expression
     parts = whole.arguments if isinstance(whole, ex.Apply) and whole.function == "max" else ()
-    found = [implied_threshold(metric, piece) for piece in goal.pieces]
-    found += [linear_threshold(metric, violation) for violation in (whole, *parts)]
+    found = [threshold(metric, each) for each in (*goal.pieces, whole, *parts)]
     return {round(value, 12) for value in found if value is not None}
 
 

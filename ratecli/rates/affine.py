@@ -262,53 +262,6 @@ def bound_text(form: Affine) -> str:
     return f"{ex.to_text(Affine(variable).expression())} <= {ex.to_text(right.expression())}"
 
 
-def implied_threshold(metric: Expression, piece: Expression) -> float | None:
-    """Return the value t of `metric` at which `piece` is 0, None if `piece` bounds anything else.
-
-    For a metric N / D (or N), the piece must have the form `a D + b N`; then t = -a / b.
-    """
-    form, bound = ratio_sum(metric), affine(piece)
-    fraction = form and form.fraction
-    if not fraction or bound is None:
-        return None
-    import numpy as np  # noqa: PLC0415  slow, and needed for lines of plots only
-
-    forms = (*fraction, bound)
-    leaves = dict.fromkeys(leaf for form in forms for leaf in form.coefficients)
-    rows = [[form.coefficients.get(leaf, 0.0) for form in forms] for leaf in leaves]
-    table = np.array([*rows, [form.constant for form in forms]])
-    (b, a), *_ = np.linalg.lstsq(table[:, :2], table[:, 2])
-    exact = np.allclose(table[:, :2] @ [b, a], table[:, 2], atol=1e-12)
-    return float(-a / b) if exact and abs(b) > 1e-12 else None
-
-
-SAMPLED_RATES = 8
-"""Number of points at which a violation is compared with a metric."""
-
-
-def linear_threshold(metric: Expression, violation: Expression) -> float | None:
-    """Return the value t of `metric` at which `violation` is 0, None if it is not linear in it.
-
-    Both may have any shape, such as `min_ratio(tpr, by=sex)` and `0.8 - min_ratio(tpr, by=sex)`.
-    They are compared at random values of their rates.
-    """
-    import numpy as np  # noqa: PLC0415
-
-    nodes = dict.fromkeys(ex.measured_nodes(metric))
-    if not nodes or set(nodes) != set(ex.measured_nodes(violation)):
-        return None
-    samples = np.random.default_rng(0).uniform(0.1, 0.9, (SAMPLED_RATES, len(nodes)))
-    values = [dict[Expression, float](zip(nodes, row, strict=True)) for row in samples.tolist()]
-    xs, ys = np.array(
-        [[ex.evaluate(each, rates.__getitem__) for rates in values] for each in (metric, violation)]
-    )
-    if not (np.isfinite(xs).all() and np.isfinite(ys).all() and np.ptp(xs) > 1e-12):
-        return None
-    slope, start = np.polyfit(xs, ys, 1)
-    exact = np.allclose(slope * xs + start, ys, atol=1e-9)
-    return float(-start / slope) if exact and abs(slope) > 1e-12 else None
-
-
 @dataclass(frozen=True)
 class Balance:
     """A positive multiple of `sqrt(sum of (share of group k - target k) ** 2)`.

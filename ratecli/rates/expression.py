@@ -13,7 +13,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from ratecli.errors import Span
 from ratecli.rates import syntax
@@ -293,13 +292,18 @@ def leaves(*nodes: Expression) -> list[Leaf]:
     return list(dict.fromkeys(rates))
 
 
+def atoms(node: Expression) -> Iterator[MeasuredNode | AlgorithmMetric]:
+    """Yield the nodes whose values determine that of an expression, in order of appearance."""
+    if isinstance(node, Apply):
+        for child in node.arguments:
+            yield from atoms(child)
+    elif not isinstance(node, Constant):
+        yield node
+
+
 def measured_nodes(node: Expression) -> Iterator[MeasuredNode]:
     """Yield all measured nodes of an expression; a disclosivity is one, its groups are not."""
-    if isinstance(node, MeasuredNode):
-        yield node
-        return
-    for child in children(node):
-        yield from measured_nodes(child)
+    return (part for part in atoms(node) if not isinstance(part, AlgorithmMetric))
 
 
 def transform(node: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
@@ -311,41 +315,6 @@ def transform(node: Expression, change: Callable[[Expression], Expression | None
         return node
     parts = tuple(transform(child, change) for child in node.arguments)
     return apply(node.function, parts, node.span)
-
-
-def evaluate(node: Expression, value_of: Callable[[Expression], float]) -> float:
-    """Return the value of an expression, NaN where it is undefined (a rate of no rows, 0/0).
-
-    `value_of` returns the values of `MeasuredNode` and `AlgorithmMetric` nodes.
-    """
-    if isinstance(node, Constant):
-        return node.value
-    if not isinstance(node, Apply):
-        return value_of(node)
-    values = [evaluate(child, value_of) for child in node.arguments]
-    if node.function == "min" and any(map(math.isnan, values)):
-        pairs = zip(node.arguments, values, strict=True)
-        zeros = partial(_compares_zeros, others=node.arguments, value_of=value_of)
-        values = [value for part, value in pairs if not (math.isnan(value) and zeros(part))]
-    if not values or any(map(math.isnan, values)):
-        return math.nan
-    if node.function == "product":
-        return values[0] * values[1]  # unlike in intervals, 0 * infinity is undefined
-    return node.operation.value(*values)
-
-
-def _compares_zeros(
-    node: Expression, others: Sequence[Expression], value_of: Callable[[Expression], float]
-) -> bool:
-    """Whether a part of `min_ratio`, the ratio of two groups in either order, compares 0 with 0.
-
-    The ratios to a third group decide then, as if the smallest were divided by the largest.
-    """
-    match node:
-        case Apply("quotient", (a, b)):
-            return divide(b, a) in others and evaluate(a, value_of) == evaluate(b, value_of) == 0
-        case _:
-            return False
 
 
 def to_text(node: Expression) -> str:

@@ -5,6 +5,7 @@ Also metrics that are not means over rows (ranking measures and disclosivity).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,10 +21,10 @@ from ratecli.rates.expression import (
     Expression,
     Leaf,
     RankingMeasure,
-    evaluate,
 )
 from ratecli.rates.sample import Floats, Sample, make_read_only, read_only
 from ratecli.rates.table import DECISION_MEASUREMENTS, Measurement
+from ratecli.rates.tangent import evaluate
 
 MIN_PROXY_SHARE = 1e-12
 """Proxy values with a smaller share of the rows than this are ignored."""
@@ -206,54 +207,44 @@ class RateMatrix:
         return RateMatrix(self.leaves, *(sparse.csr_array(part[:, rows]) for part in parts))
 
     def standard_error(
-        self, slopes: Floats, decisions: Floats, counts: Floats | None = None
+        self,
+        slopes: Floats,
+        measured: Mapping[Measurement, Floats],
+        counts: Floats | None = None,
     ) -> Floats:
         """Return the standard errors of functions of the rates, by the delta method.
 
         `slopes` (..., K) are their gradients at the rates; the result has the leading axes. NaN if
         a rate is over no rows. For the other arguments see `covariance`.
         """
-        return self._deviations(slopes, self.covariance(decisions, counts))
+        squares = ((slopes @ self.covariance(measured, counts)) * slopes).sum(axis=-1)
+        undefined = (np.asarray(slopes) != 0) & (self.totals == 0)
+        return np.where(undefined.any(axis=-1), np.nan, np.sqrt(np.maximum(squares, 0.0)))
 
-    def covariance(self, decisions: Floats, counts: Floats | None = None) -> Floats:
+    def covariance(
+        self, measured: Mapping[Measurement, Floats], counts: Floats | None = None
+    ) -> Floats:
         """Return the covariance (K, K) of the rates' sampling errors, 0 for a rate over no rows.
 
-        Rows are treated as a random sample and `decisions` (n,) as fixed. With `counts` (n,), each
-        column stands for that many rows that count alike, of which a share `decisions` is decided
-        positively.
+        Rows are treated as a random sample and their measurements, (n,) arrays by name, as fixed.
+        With `counts` (n,), each column stands for that many rows that count alike, of which a share
+        `measured["decision"]` is decided positively.
         """
-        no = self.against - self.members * self.rates(decisions)[:, None]
-        if counts is None:
-            mixed = no + self.sums * decisions
-            return self._scaled(mixed @ mixed.T)
-        yes, each = no + self.sums, _divide(np.ones(len(counts)), counts)
-        products = yes * (each * decisions) @ yes.T + no * (each * (1 - decisions)) @ no.T
-        return self._scaled(products)
-
-    def standard_error_of(
-        self, slopes: Floats, measurements: Mapping[Measurement, Floats]
-    ) -> Floats:
-        """Return the `standard_error` if rates are means of the given measurements."""
-        return self._deviations(slopes, self.covariance_of(measurements))
-
-    def covariance_of(self, measurements: Mapping[Measurement, Floats]) -> Floats:
-        """Return the `covariance` if rates are means of the given measurements."""
-        found = self.against - self.members * self.measured(measurements)[:, None]
-        for of, values in measurements.items():
+        no = self.against - self.members * self.measured(measured)[:, None]
+        if counts is not None:
+            chance, each = measured["decision"], _divide(np.ones(len(counts)), counts)
+            yes = no + self.sums
+            products = yes * (each * chance) @ yes.T + no * (each * (1 - chance)) @ no.T
+            return self._scaled(products)
+        for of, values in measured.items():
             own = np.array([leaf.rate.of == of for leaf in self.leaves], dtype=float)
-            found = found + self.sums * own[:, None] * values
-        return self._scaled(found @ found.T)
+            no = no + self.sums * own[:, None] * values
+        return self._scaled(no @ no.T)
 
     def _scaled(self, products: sparse.csr_array) -> Floats:
         """Return the covariance, given the sums of products of deviations over rows (K, K)."""
         inverse = _divide(np.ones_like(self.totals), self.totals)
         return np.asarray(inverse[:, None] * products.toarray() * inverse)
-
-    def _deviations(self, slopes: Floats, covariance: Floats) -> Floats:
-        """Return the standard errors of functions with gradients `slopes` (..., K)."""
-        squares = ((slopes @ covariance) * slopes).sum(axis=-1)
-        undefined = (np.asarray(slopes) != 0) & (self.totals == 0)
-        return np.where(undefined.any(axis=-1), np.nan, np.sqrt(np.maximum(squares, 0.0)))
 
     def index(self) -> dict[Leaf, int]:
         return {leaf: k for k, leaf in enumerate(self.leaves)}
@@ -344,7 +335,9 @@ def measure(
                 return of(node)
         raise TypeError(f"{node} has no value of its own")
 
-    return [evaluate(expression, value_of) for expression in expressions]
+    nodes = dict.fromkeys(itertools.chain(*map(ex.atoms, expressions)))
+    values = {node: value_of(node) for node in nodes}
+    return [evaluate(expression, values) for expression in expressions]
 
 
 def _measure_disclosivity(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.rates import expression as ex
+from ratecli.rates.affine import ratio_sum
 from ratecli.rates.analysis import affine_maxima
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import OPERATIONS
@@ -33,26 +34,63 @@ class Tangents:
     slopes: Floats
 
 
-def values(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Floats:
-    """Return (T,) values of an expression at rates (K, T), NaN where it is undefined."""
+def values(node: Expression, rates: Floats, index: Mapping[Any, int]) -> Floats:
+    """Return (T,) values of an expression at T points, NaN where it is undefined.
+
+    `rates` (K, T) are the values of the nodes in `index` by their numbers: rates, and any other
+    nodes that the expression measures.
+    """
     match node:
         case ex.Constant(value):
             return np.full(rates.shape[1], value)
-        case Leaf():
-            return np.asarray(rates[index[node]])
         case ex.Apply(name, arguments):
             parts = [values(part, rates, index) for part in arguments]
+            if name == "min":
+                parts = _without_ratios_of_zeros(arguments, parts, rates, index)
             function = VECTORIZED.get(name)
             if function is None:
                 function = np.frompyfunc(OPERATIONS[name].value, len(parts), 1)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 found = function(*parts)
             return np.where(np.isnan(parts).any(axis=0), np.nan, np.asarray(found, np.float64))
-        case _:
-            raise ValueError(f"{ex.to_text(node)} is not a function of the rates")
+    if node not in index:
+        raise ValueError(f"{ex.to_text(node)} is not a function of the rates")
+    return np.asarray(rates[index[node]])
 
 
-def any_undefined(ratios: Iterable[Expression], rates: Floats, index: Mapping[Leaf, int]) -> Mask:
+def _without_ratios_of_zeros(
+    arguments: Sequence[Expression],
+    parts: Sequence[Floats],
+    rates: Floats,
+    index: Mapping[Any, int],
+) -> list[Floats]:
+    """Return the parts of a minimum, infinite where they are 0 / 0 but other parts decide.
+
+    These are ratios of two groups in `min_ratio`, which contains both a / b and b / a. The ratios
+    to a third group decide then, as if the smallest rate were divided by the largest.
+    """
+    found = list(parts)
+    for k, (node, part) in enumerate(zip(arguments, parts, strict=True)):
+        match node:
+            case ex.Apply("quotient", (a, b)) if (
+                np.isnan(part).any() and ex.divide(b, a) in arguments
+            ):
+                zeros = [values(each, rates, index) == 0 for each in (a, b)]
+                found[k] = np.where(zeros[0] & zeros[1], np.inf, part)
+    alone = np.isposinf(found).all(axis=0) & np.isnan(parts).any(axis=0)
+    return [np.where(alone, np.nan, part) for part in found]
+
+
+def evaluate(node: Expression, known: Mapping[Any, float]) -> float:
+    """Return the value of an expression, NaN where it is undefined (a rate of no rows, 0 / 0).
+
+    `known` are the values of the rates, and of any other nodes that the expression measures.
+    """
+    column = np.array([*known.values()], dtype=float)[:, None]
+    return float(values(node, column, {part: k for k, part in enumerate(known)})[0])
+
+
+def any_undefined(ratios: Iterable[Expression], rates: Floats, index: Mapping[Any, int]) -> Mask:
     """Return (T,) whether any of the ratios is undefined at rates (K, T)."""
     found = np.zeros(rates.shape[1], dtype=bool)
     for ratio in ratios:
@@ -60,7 +98,7 @@ def any_undefined(ratios: Iterable[Expression], rates: Floats, index: Mapping[Le
     return found
 
 
-def tangent(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tangents:
+def tangent(node: Expression, rates: Floats, index: Mapping[Any, int]) -> Tangents:
     """Return the tangent of an expression at rates (K,); see `tangents`."""
     found = tangents(node, rates[:, None], index)
     return Tangents(found.value[0], found.slopes[:, 0])
@@ -82,7 +120,7 @@ class Parts(NamedTuple):
     terms: NDArray[np.intp]
 
 
-def parts_of(piece: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Parts:
+def parts_of(piece: Expression, rates: Floats, index: Mapping[Any, int]) -> Parts:
     """Return the parts of a piece at rates (K,).
 
     A sum of maxima of affine forms has a term for each maximum. Its parts are the forms minus their
@@ -104,7 +142,7 @@ def parts_of(piece: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Par
     return Parts(np.concatenate(values), np.vstack(slopes), terms)
 
 
-def tangents(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tangents:
+def tangents(node: Expression, rates: Floats, index: Mapping[Any, int]) -> Tangents:
     """Return the tangents of an expression at T points, given as rates (K, T).
 
     If the expression is convex by the rules of `analysis.curvature`, each tangent is a lower bound
@@ -168,3 +206,32 @@ def _linearize(name: str, arguments: list[Floats]) -> tuple[Floats, list[Floats]
         for slope, argument, near in zip(slopes, arguments, np.transpose(points), strict=True):
             value += slope * (argument - near)
     return value, slopes
+
+
+SAMPLED_RATES = 8
+"""Number of points at which a metric is compared with what is bounded."""
+
+
+def threshold(metric: Expression, bound: Expression) -> float | None:
+    """Return the value t of `metric` at which `bound` is 0, None if it bounds anything else.
+
+    It is one if `bound = a D + b N` for a metric N / D, or if `bound = a + b * metric`; then
+    t = -a / b. The expressions are compared at random values of their rates.
+    """
+    form = ratio_sum(metric)
+    fraction = form and form.fraction
+    pairs = list[tuple[Expression, Expression]]([(metric, ex.Constant(1.0))])
+    if fraction:
+        pairs.append((fraction[0].expression(), fraction[1].expression()))
+    nodes = dict.fromkeys(part for node in (metric, bound) for part in ex.measured_nodes(node))
+    rates = np.random.default_rng(0).uniform(0.1, 0.9, (len(nodes), SAMPLED_RATES))
+    index = {node: k for k, node in enumerate(nodes)}
+    for pair in pairs:
+        top, bottom, bounded = (values(node, rates, index) for node in (*pair, bound))
+        if not np.isfinite([top, bottom, bounded]).all() or np.ptp(top / bottom) <= 1e-12:
+            continue
+        table = np.column_stack([top, bottom])
+        (b, a), *_ = np.linalg.lstsq(table, bounded)
+        if np.allclose(table @ [b, a], bounded, atol=1e-9) and abs(b) > 1e-12:
+            return float(-a / b)
+    return None

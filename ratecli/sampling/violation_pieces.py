@@ -67,7 +67,7 @@ def _standard_errors(
 ) -> Floats:
     if measured.keys() == {"decision"}:
         decisions = measured["decision"]
-        known = matrix.standard_error(slopes, decisions, counts)
+        known = matrix.standard_error(slopes, measured, counts)
         if (
             decisions == decisions[:1]
         ).all():  # a constant decision has the same rates in every sample
@@ -79,7 +79,7 @@ def _standard_errors(
         return np.hypot(known, np.where(same, 0.0, unseen))
     if counts is not None:
         return np.full(len(slopes), np.nan)
-    return matrix.standard_error_of(slopes, measured)
+    return matrix.standard_error(slopes, measured)
 
 
 def _is_measurable(tree: ex.Expression, sample: Sample) -> bool:

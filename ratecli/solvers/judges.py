@@ -162,10 +162,10 @@ class NormalJudge:
         """Return the covariance (K, K) of the rates on new rows."""
         matrix = rows.rates
         if rows.label_range is None:
-            known = matrix.covariance(decisions, rows.counts)
+            known = matrix.covariance({"decision": decisions}, rows.counts)
             known = known + np.diag(unseen_variance(rates, matrix.totals, self.prior))
         else:
-            known = matrix.covariance_of(rows.measurements(decisions))
+            known = matrix.covariance(rows.measurements(decisions))
         return EXTRA_NOISE**2 * known
 
 

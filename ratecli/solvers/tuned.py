@@ -222,9 +222,6 @@ def _excess(problem: Problem, rates: Array, decisions: Array, estimates: Array) 
         for piece in goal.pieces:
             value = float(values(piece, rates[:, None], index)[0])
             slopes = tangent(piece, rates, index).slopes
-            if problem.counts is None:
-                error = problem.rates.standard_error_of(slopes, measured)
-            else:  # streamed rows, which have decisions only
-                error = problem.rates.standard_error(slopes, decisions, problem.counts)
+            error = problem.rates.standard_error(slopes, measured, problem.counts)
             excess = max(excess, value - float(error))
     return excess

@@ -14,6 +14,7 @@ from scipy import stats
 from ratecli.certify.certificate import certify
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.rates import expression as ex
+from ratecli.rates.tangent import evaluate
 
 ALL = (-math.inf, math.inf)
 
@@ -275,7 +276,9 @@ DRAWS = 100
 
 def truth(goal, rates):
     """The value of a goal if groups have these rates."""
-    return ex.evaluate(goal.expression, lambda leaf: rates[str(leaf.where).removeprefix("g = ")])
+    leaves = ex.leaves(goal.expression)
+    known = {leaf: rates[str(leaf.where).removeprefix("g = ")] for leaf in leaves}
+    return evaluate(goal.expression, known)
 
 
 def upper_of(test, decisions, rng, **options):

@@ -11,6 +11,7 @@ from oracles.certificates import rules, words
 from ratecli.certify import trees
 from ratecli.errors import FaultError
 from ratecli.rates import expression as ex
+from ratecli.rates.tangent import evaluate
 
 COLUMNS = {"g": words("MMMMMMFFFFFF"), "h": words("xyxyxyxyxyxy")}
 LABEL = np.array([0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1.0])
@@ -169,7 +170,7 @@ def test_deltas_of_a_tree_add_up_to_that_of_the_goal(text, method):
 
 def limits_around(found, values, slack):
     """Valid limits at a small distance from the true values."""
-    true = [ex.evaluate(form.expression(), values.get) for form in found.quantities]
+    true = [evaluate(form.expression(), values) for form in found.quantities]
     pairs = zip(found.bounds, slack, strict=False)
     return np.array([true[each.quantity] + each.sign * s for each, s in pairs])
 
@@ -185,7 +186,7 @@ def test_trees_are_below_their_ends_if_limits_hold(text, method):
         slack = 0.05 * rng.uniform(size=len(found.bounds)) ** 3
         ends, _ = found.upper(limits_around(found, rates, slack))
         for end, tree in zip(ends, found.trees, strict=True):
-            assert ex.evaluate(tree, rates.get) <= end + 1e-9
+            assert evaluate(tree, rates) <= end + 1e-9
 
 
 def test_forms_whose_coefficients_have_no_finite_ratio_are_different_quantities():

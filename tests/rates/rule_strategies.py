@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 
 from ratecli.errors import FaultError
 from ratecli.rates.analysis import Goal, constraint_goal
-from ratecli.rates.expression import Expression, Leaf, evaluate
+from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
 from ratecli.rates.scope import Scope
 from ratecli.rates.syntax import Condition
+from ratecli.rates.tangent import evaluate
 
 OPERATORS = ["+", "-", "*", "/", "**"]
 EXPONENTS = ["2", "3", "0.5", "1.5", "-1", "-2", "-0.5", "0"]
@@ -112,7 +113,7 @@ EXPRESSIONS = (
 
 
 def value(node: Expression, rates: dict[Leaf, float]) -> float:
-    return evaluate(node, lambda leaf: rates[leaf])
+    return evaluate(node, rates)
 
 
 _CONVEX_TEXT = (

@@ -27,6 +27,7 @@ from ratecli.rates.resolve import (
 from ratecli.rates.scope import Scope, check_condition
 from ratecli.rates.syntax import Condition
 from ratecli.rates.table import BALANCE_METRICS, COMPOSITES, MEASURES, METRICS, SYNONYMS, TEMPLATES
+from ratecli.rates.tangent import evaluate
 
 
 def rule(text: str) -> tuple[Expression, ...]:
@@ -122,9 +123,9 @@ def test_measures_combinations_and_conditions_written_out(measure, written):
 )  # fmt: skip
 def test_the_smallest_ratio_is_that_of_the_smallest_to_the_largest_rate(rates, ratio):
     by_race = dict(zip(VALUES["race"], rates, strict=True))
-    found = ex.evaluate(
-        value("min_ratio(positive_rate, by=race)"),
-        lambda leaf: by_race[leaf.where.atoms[0].values[0]],
+    node = value("min_ratio(positive_rate, by=race)")
+    found = evaluate(
+        node, {leaf: by_race[leaf.where.atoms[0].values[0]] for leaf in ex.leaves(node)}
     )
     assert found == pytest.approx(ratio, nan_ok=True)
 
@@ -185,7 +186,7 @@ def test_differences_and_violations_of_rules():
     assert violation_expression(rule("tpr >= fpr")) == ex.subtract(fpr, tpr)
     whole = violation_expression(rule("0.1 <= tpr <= 0.5"))
     for rate, broken in [(0.05, 0.05), (0.3, -0.2), (0.7, 0.2)]:
-        assert ex.evaluate(whole, lambda _, rate=rate: rate) == pytest.approx(broken)
+        assert evaluate(whole, dict.fromkeys(ex.leaves(whole), rate)) == pytest.approx(broken)
 
 
 @pytest.mark.parametrize(

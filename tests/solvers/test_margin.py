@@ -235,10 +235,10 @@ def test_standard_error_matches_resampling():
     parts = (matrix.sums.multiply(p[None]) + matrix.against).toarray(), matrix.members.toarray()
     rates = (parts[0] @ drawn.T) / (parts[1] @ drawn.T)
     spread = values(piece, rates, matrix.index()).std()
-    assert matrix.standard_error(slopes, p) == pytest.approx(spread, rel=0.1)
+    assert matrix.standard_error(slopes, {"decision": p}) == pytest.approx(spread, rel=0.1)
     several = np.stack([slopes, 2 * slopes, np.eye(len(slopes))[0]])
-    alone = [float(matrix.standard_error(each, p)) for each in several]
-    assert matrix.standard_error(several, p) == pytest.approx(alone, rel=1e-12)
+    alone = [float(matrix.standard_error(each, {"decision": p})) for each in several]
+    assert matrix.standard_error(several, {"decision": p}) == pytest.approx(alone, rel=1e-12)
     assert alone[1] == pytest.approx(2 * alone[0])
 
 

@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
-from ratecli.rates import expression as ex
+from ratecli.rates.tangent import evaluate
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import cut_search
 from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained
@@ -48,8 +48,8 @@ def measured(goals: Problem, decisions: np.ndarray, meets: str | None) -> tuple[
     known = dict(zip(goals.rates.leaves, goals.rates.rates(decisions).tolist(), strict=True))
     rules = [goal for goal in goals.constraints if meets in {None, goal.name}]
     parts = [piece for goal in rules for piece in goal.pieces]
-    excess = max((ex.evaluate(part, known.__getitem__) for part in parts), default=-np.inf)
-    return ex.evaluate(goals.objective.expression, known.__getitem__), excess
+    excess = max((evaluate(part, known) for part in parts), default=-np.inf)
+    return evaluate(goals.objective.expression, known), excess
 
 
 def every_way(goals: Problem, meets: str | None, own: Threshold) -> list[tuple[float, ...]]:

@@ -130,7 +130,7 @@ def test_standard_errors_equal_those_in_memory(folder):
         decisions = data.predictions(classifier).decisions
         slopes = tangent(parity.expression, matrix.rates(decisions), matrix.index()).slopes
         counts = None if data.stream is None else data.stream.count
-        errors.append(matrix.standard_error(slopes, decisions, counts))
+        errors.append(matrix.standard_error(slopes, {"decision": decisions}, counts))
     assert errors[1] == pytest.approx(errors[0], rel=1e-12)
 
 
