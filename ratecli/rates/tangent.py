@@ -23,7 +23,7 @@ VECTORIZED: Mapping[str, Callable[..., Floats]] = {
     "max": lambda *arguments: np.max(arguments, axis=0),
     "min": lambda *arguments: np.min(arguments, axis=0),
 }
-"""Vectorized functions; `np.frompyfunc`, for all others, allows at most 64 arguments."""
+"""Vectorized functions. A sum at a single point is rounded once instead."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,14 @@ def values(node: Expression, rates: Floats, index: Mapping[Any, int]) -> Floats:
             parts = [values(part, rates, index) for part in arguments]
             if name == "min":
                 parts = _without_ratios_of_zeros(arguments, parts, rates, index)
-            function = VECTORIZED.get(name)
-            if function is None:
-                function = np.frompyfunc(OPERATIONS[name].value, len(parts), 1)
+            exact = name == "sum" and rates.shape[1] == 1
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                found = function(*parts)
-            return np.where(np.isnan(parts).any(axis=0), np.nan, np.asarray(found, np.float64))
+                if name in VECTORIZED and not exact:
+                    found = VECTORIZED[name](*parts)
+                else:
+                    points = np.transpose(parts).tolist()
+                    found = np.array([OPERATIONS[name].value(*point) for point in points])
+            return np.where(np.isnan(parts).any(axis=0), np.nan, found)
     if node not in index:
         raise ValueError(f"{ex.to_text(node)} is not a function of the rates")
     return np.asarray(rates[index[node]])

@@ -324,13 +324,10 @@ def test_slopes_are_difference_quotients(text):
 @pytest.mark.parametrize("text", [*CONVEX, *SMOOTH])
 @given(st.lists(UNIT, min_size=4, max_size=4))
 @settings(max_examples=20, deadline=None)
-def test_vectorized_values_agree_with_evaluation(text, chosen):
-    node, index, here = at(text, np.array(chosen))
-    one = value(node, {leaf: float(here[k]) for leaf, k in index.items()})
-    many = values(node, np.stack([here, 1 - here], axis=1), index)
-    assert many[0] == pytest.approx(one, nan_ok=True)
-    touched = tangent(node, np.clip(here, 0.01, 0.99), index).value
-    (exact,) = values(node, np.clip(here, 0.01, 0.99)[:, None], index)
+def test_tangents_touch_the_values(text, chosen):
+    node, index, here = at(text, np.clip(chosen, 0.01, 0.99))
+    touched = tangent(node, here, index).value
+    (exact,) = values(node, here[:, None], index)
     assert touched == pytest.approx(exact)
 
 
