@@ -327,13 +327,7 @@ def plugins_used_in(tree: syntax.SyntaxNode, numbers: Collection[str]) -> set[st
 
 def expression_names(node: syntax.SyntaxNode) -> set[str]:
     """Return all names in a tree except those inside slices."""
-    match node:
-        case syntax.NameNode():
-            return {node.name}.union(*map(expression_names, node.arguments or ()))
-        case Operation(operands=operands):
-            return set[str]().union(*map(expression_names, operands))
-        case _:
-            return set()
+    return {part.name for part in syntax.walk(node) if isinstance(part, NameNode)}
 
 
 def goal_names(objective: str = "", constraints: Iterable[str] = ()) -> set[str]:

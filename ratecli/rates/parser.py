@@ -101,9 +101,12 @@ def parse_constraint(text: str) -> Relation:
     return tree
 
 
-def parse_expression(text: str) -> SyntaxNode:
-    """Parse an objective or a metric: the same language without comparisons."""
-    tree = _Parser(text).whole()
+def parse_expression(text: str, place: Span | None = None) -> SyntaxNode:
+    """Parse an objective or a metric: the same language without comparisons.
+
+    All nodes have the span `place` if the text is the definition of a name that stands there.
+    """
+    tree = _Parser(text, place).whole()
     if isinstance(tree, Relation):
         message = f"'{text.strip()}' is a comparison where a value is expected"
         refuse("E303", message, tree.span, "comparisons belong under `constraints`")
@@ -128,11 +131,11 @@ def parse_conditions(text: str) -> tuple[Clause, ...]:
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, place: Span | None = None) -> None:
         if len(text) > MAX_LENGTH:
             message = f"a rule of {len(text)} characters is longer than {MAX_LENGTH}"
             refuse("E302", message, Span(0, len(text)))
-        self.text = text
+        self.text, self.place = text, place
         self.at = 0
         self.depth = 0
         self.operators = 0
@@ -147,7 +150,7 @@ class _Parser:
 
     def since(self, start: int) -> Span:
         """Return the span from `start` to the end of the last token."""
-        return Span(start, len(self.text[: self.at].rstrip()))
+        return self.place or Span(start, len(self.text[: self.at].rstrip()))
 
     def operator(self) -> str:
         """Return the next operator without consuming it, or ""."""
@@ -186,7 +189,7 @@ class _Parser:
         if not found:
             return None
         self.at = found.end()
-        return found[0], Span(*found.span())
+        return found[0], self.since(found.start())
 
     def unexpected(self, message: str, hint: str | None = None) -> NoReturn:
         if self.start() >= len(self.text):

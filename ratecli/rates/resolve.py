@@ -136,6 +136,10 @@ class _Resolver:
     where: Slice = ex.ALL_ROWS
     split: str | None = None
     local: Mapping[str, Expression] = field(default_factory=dict)
+    outcome: SyntaxNode | None = None
+    """What `outcome` stands for in the text of a composite."""
+    grouped: NameNode | None = None
+    """The node whose columns `by=columns` stands for in the text of a fairness measure."""
 
     def value(self, node: SyntaxNode) -> Expression:
         found: Expression
@@ -147,7 +151,8 @@ class _Resolver:
             case syntax.Operation():
                 found = ex.OPERATORS[node.op](*map(self.value, node.operands), span=node.span)
             case NameNode():
-                found = self.name(node)
+                own = self.grouped if node.by and self.grouped else node
+                found = self.name(replace(node, by=own.by, joint=own.joint, min_rows=own.min_rows))
         # a later step may hide an infinite number: 1 / log(0) is 0
         return _check_finite(found) if isinstance(found, ex.Constant) else found
 
@@ -228,7 +233,7 @@ class _Resolver:
             message = "the true return of a policy is known in generated environments only"
             refuse("E304", message, node.span, "write return(...)")
         if rate.outcome:
-            (argument,) = node.arguments or ()
+            argument = self.outcome_argument(node)
             name = argument.name if isinstance(argument, NameNode) else ""
             if name not in logged.outcomes:
                 hint = did_you_mean(name, logged.outcomes, "outcomes")
@@ -237,6 +242,12 @@ class _Resolver:
             of = return_key(rate.of, name) if episodes else rate.of
             rate = replace(rate, outcome=name, of=of)
         return replace(rate, ends=logged.of(rate))
+
+    def outcome_argument(self, node: NameNode) -> SyntaxNode:
+        """Return the outcome that a node names as its argument."""
+        (argument,) = node.arguments or ()
+        named = isinstance(argument, NameNode) and argument.name == OUTCOME
+        return self.outcome if named and self.outcome else argument
 
     def check_logged_slice(self, rate: Rate, where: Slice, node: NameNode) -> None:
         """Raise an E304 for an importance-weighted rate of rows with a certain action or outcome.
@@ -258,47 +269,32 @@ class _Resolver:
     def composite(
         self, metric: Composite, node: NameNode, where: Slice, split: str | None
     ) -> Expression:
-        tree = syntax.with_span(parse_expression(metric.text), node.span)
+        # the metric's text is not in the file: its nodes get the span where the metric is named
+        tree = parse_expression(metric.text, node.span)
         if metric.parameters == (OUTCOME,):
-            (outcome,) = node.arguments or ()
-            inside = replace(self, where=where, split=split)
-            named = syntax.map_names(
-                tree,
-                lambda part: (
-                    outcome if part.name == OUTCOME and isinstance(outcome, NameNode) else part
-                ),
-            )
-            return inside.value(named)
+            outcome = self.outcome_argument(node)
+            return replace(self, where=where, split=split, outcome=outcome).value(tree)
         arguments = tuple(map(self.value, node.arguments or ()))
         for argument in arguments:
             if not isinstance(argument, ex.Constant):
                 message = f"'{node.name}' takes a number, not a rate"
                 refuse("E304", message, argument.span, f"write {node.name}(2)")
         local = dict(zip(metric.parameters, arguments, strict=True))
-        inside = replace(self, where=where, split=split, local=local)
-        # the metric's text is not in the file: its nodes get the span where the metric is named
-        found = inside.value(tree)
+        found = replace(self, where=where, split=split, local=local).value(tree)
         if not metric.over:
             return found
         bottom = ex.Leaf(find_rate(metric.over), where.everyone, split, node.span)
         return ex.divide(found, bottom, node.span)
 
     def measure(self, node: NameNode, measure: Composite) -> Expression:
-        """Expand a fairness measure: each `by=columns` in its text becomes that of the node."""
+        """Expand a fairness measure over the columns of the node."""
         if not node.by or node.arguments:
             _refuse_use(node, "takes a column and no metric", f"{node.name}(by=sex)")
         if len(node.by) > 1 and not node.joint:
             _refuse_several(node)
         where, split = self.slice(node)
-        inside = replace(self, where=where, split=split)
-
-        def with_columns(part: NameNode) -> NameNode:
-            if not part.by:
-                return part
-            return replace(part, by=node.by, joint=node.joint, min_rows=node.min_rows)
-
-        tree = syntax.with_span(parse_expression(measure.text), node.span)
-        return inside.value(syntax.map_names(tree, with_columns))
+        inside = replace(self, where=where, split=split, grouped=node)
+        return inside.value(parse_expression(measure.text, node.span))
 
     def unknown(self, node: NameNode) -> NoReturn:
         name, span = node.name, Span(node.span.start, node.span.start + len(node.name))

@@ -246,32 +246,6 @@ class Relation:
     span: Span = field(default=NO_SPAN, compare=False)
 
 
-def with_span(node: SyntaxNode, span: Span) -> SyntaxNode:
-    """Return a tree with the same `span` for all its nodes."""
-    match node:
-        case Operation(operands=operands):
-            return replace(node, operands=tuple(with_span(x, span) for x in operands), span=span)
-        case NameNode(arguments=tuple(arguments)):
-            inside = tuple(with_span(argument, span) for argument in arguments)
-            return replace(node, arguments=inside, span=span)
-        case _:
-            return replace(node, span=span)
-
-
-def map_names(node: SyntaxNode, change: Callable[[NameNode], NameNode]) -> SyntaxNode:
-    """Return a tree with every name changed, arguments before the names that take them."""
-    match node:
-        case Operation(operands=operands):
-            return replace(node, operands=tuple(map_names(x, change) for x in operands))
-        case NameNode(arguments=arguments):
-            if arguments is not None:
-                inside = tuple(map_names(argument, change) for argument in arguments)
-                node = replace(node, arguments=inside)
-            return change(node)
-        case _:
-            return node
-
-
 def walk(node: SyntaxNode) -> Iterator[SyntaxNode]:
     """Yield every node of a tree, parents before children."""
     yield node
