@@ -149,6 +149,12 @@ class Candidate:
     def name(self) -> str:
         return f"{self.group.name} at {self.at}" if self.at else self.group.name
 
+    @property
+    def how_often(self) -> str:
+        if self.group.ended == 1:
+            return f"with an estimated probability of {self.share:.0%}"
+        return f"in an estimated {self.share:.0%} of trials"
+
     def flaw(self, best: Candidate) -> str:
         """Return why another setting comes before this one, which has a smaller objective."""
         if self.is_constant:
@@ -159,10 +165,7 @@ class Candidate:
             lacking = self.group.ended - self.objective.n
             what = "no model" if self.missing else "undefined objective"
             return f"{what} in {lacking} of {self.group.ended} trials"
-        often = f"in an estimated {self.share:.0%} of trials"
-        if self.group.ended == 1:
-            often = f"with an estimated probability of {self.share:.0%}"
-        return f"not confirmed: the constraints hold {often}"
+        return f"not confirmed: the constraints hold {self.how_often}"
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from ratecli.report.sheet import (
     make_sheet,
     satisfied_cell,
 )
+from ratecli.report.templates import environment
 from ratecli.solvers.margin import DEFAULT_LEVEL
 
 SPLIT_WORDS = {"test": "new rows (test set)", "train": "training rows"}
@@ -125,19 +126,19 @@ def answer_sentences(
 ) -> list[str]:
     """Return the answer in words: an overview of several tasks, then at most `most` sentences.
 
-    With `reasons`, sentences end with the reason why an algorithm found no solution.
+    With `reasons`, sentences end with the reason why an algorithm found no solution. The text is in
+    `page/answer.j2`.
     """
-    found, split = answers(ledger), answer_split(ledger)
+    found, unsolved = answers(ledger), unsolved_tasks(ledger)
     if not found:
         reason = unsolved_reason(ledger, {})
         if not reason:
             return ["No trial has results yet."]
         return [f"No trial returned a model.{f' {reason}.' * reasons}"]
-    rows = SPLIT_WORDS.get(split, f"{split} rows")
-    unsolved = unsolved_tasks(ledger)
     total = len(found) + len(unsolved)
+    macros: Any = environment(True).get_template("answer.j2").make_module(_words(ledger, total))
     shown = found if reasons else [replace(answer, reason="") for answer in found]
-    pairs = [(each.task, _sentence(ledger, each, rows, split, total)) for each in shown]
+    pairs = [(each.task, " ".join(macros.sentence(each).split())) for each in shown]
     pairs += [(task, f"no trial returned a model.{f' {why}.' * reasons}") for task, why in unsolved]
     each = []
     for sentence, same in group_by(pairs, lambda pair: pair[1]).items():
@@ -145,13 +146,8 @@ def answer_sentences(
         each.append(f"{points}: {sentence}" if points else sentence)
     if total == 1:
         return each
-    kept = [answer for answer in found if answer.best.is_kept]
-    best = ShownObjective.of(ledger).best
-    overview = f"The {best} on {rows} at each of {len(found)} sweep points."
-    if ledger.constraints:
-        overview = _overview(ledger, total, found, kept, rows)
-    more = len(each) - most
-    return [overview, *each[:most], *([f"... {more} more in report.html."] * (more > 0))]
+    more = [f"... {len(each) - most} more in report.html."] * (len(each) > most)
+    return [" ".join(macros.overview().split()), *each[:most], *more]
 
 
 def _points(tasks: Sequence[Mapping[str, Any]]) -> str:
@@ -162,140 +158,61 @@ def _points(tasks: Sequence[Mapping[str, Any]]) -> str:
     return f"{names[0]} = {', '.join(format_scalar(task[names[0]]) for task in tasks)}"
 
 
-def _overview(
-    ledger: Ledger, total: int, found: Sequence[Answer], kept: Sequence[Answer], rows: str
-) -> str:
-    """Return at how many of all tasks constraints are satisfied, and the range of costs."""
-    names, rules = list(found[0].task), f"{_all_constraints(ledger)} on {rows}"
-    kind = "values" if len(names) == 1 else "combinations"
-    points = f"{total} {kind} of {', '.join(names)}"
-    if not kept:
-        entries = json.dumps([ledger.experiment.get("holds"), ledger.experiment.get("algorithms")])
-        hint = " Set `holds: new_rows` to train for new rows."
-        able = any(DISCLOSIVITY not in rule for rule in ledger.constraints.values())
-        hint = "" if "new_rows" in entries or not able else hint  # filters know training rows alone
-        does = _satisfies(any(each.is_uncertain for each in found))
-        often = f"in {DEFAULT_LEVEL:.0%} of trials, at any of {points}"
-        return f"No setting {does} {rules} {often}.{hint}"
-    measured = [each for each in kept if each.best.is_measured]
-    text = f"At {len(measured)} of {points}, a setting satisfies {rules}"
-    if more := len(kept) - len(measured):
-        levels = {answer.best.level: None for answer in kept if not answer.best.is_measured}
-        stated = " or ".join(f"{level:.3g}" for level in levels if level is not None)
-        where = f"{text}. At {more} more" if measured else f"At {more} of {points}"
-        tested = all(each.best.is_tested or each.best.is_measured for each in kept)
-        how = "is trained to satisfy the constraints on new rows with probability"
-        how = "passed a safety test with confidence" if tested else how
-        text = f"{where}, a setting {how} {stated}, but the test sets are too small to confirm it"
-    if constant := sum(each.best.is_constant for each in kept):
-        text += (
-            f". At {constant} of the {total} {kind}, the best setting is no better than a constant"
-        )
-    shown = ShownObjective.of(ledger)
-    costs = [shown.estimate(each.cost).mean for each in kept]
-    means = [mean for mean in costs if mean is not None]
-    labels = {each.baseline.label: None for each in kept if each.baseline}
-    if means:
-        amounts = dict.fromkeys(map(format_signed, (min(means), max(means))))
-        text += f". The {shown.name} changes by {' to '.join(amounts)}"
-        text += f" against {' or '.join(labels)}"
-        text += " where both have a model" * (len(means) < len(kept))
-    return f"{text}."
+def _words(ledger: Ledger, total: int) -> dict[str, Any]:
+    """Return the values and functions that the sentences about `total` tasks use."""
+    found, split, shown = answers(ledger), answer_split(ledger), ShownObjective.of(ledger)
+    kept = [answer for answer in found if answer.best.is_kept]
+    rows, rules = SPLIT_WORDS.get(split, f"{split} rows"), list(ledger.constraints)
+    means = [mean for each in kept if (mean := shown.estimate(each.cost).mean) is not None]
+    entries = json.dumps([ledger.experiment.get("holds"), ledger.experiment.get("algorithms")])
+    # filters know training rows alone
+    able = any(DISCLOSIVITY not in rule for rule in ledger.constraints.values())
+    named = " and ".join(rules) if len(rules) <= MAX_NAMED else f"all {len(rules)} constraints"
 
+    def estimate(value: IntervalEstimate) -> str:
+        return estimate_cell(shown.estimate(value)).text
 
-def _count_in_words(ledger: Ledger, best: Candidate, split: str) -> str:
-    """Return in how many seeds constraints are satisfied, and what differs from that."""
-    satisfied, models = count_satisfied([best.group], split)[0], best.group.ended - best.missing
-    count = f"satisfied in {satisfied} of {models} seeds"
-    if best.missing:
-        count += f" (no model in {best.missing} more)"
-    if best.objective.n < models:
-        count += f" (undefined objective in {models - best.objective.n})"
-    if best.is_kept and not best.is_measured:
-        count += "; the test sets are too small to confirm it: by them alone, the constraints hold "
-        count += f"with probability {best.share:.0%}"
-    elif best.is_measured != (satisfied >= DEFAULT_LEVEL * models) or best.is_uncertain:
-        often = f"in an estimated {best.share:.0%} of trials"
-        if models == 1:
-            often = f"with an estimated probability of {best.share:.0%}"
-        count += f"; given the sampling error of the test sets, the constraints hold {often}"
-    passed, tested = certified_seeds(ledger, best.group)
-    if tested:
-        count += f"; a safety test passed in {passed} of {tested}"
-    elif best.is_tested is False:
-        count += "; it was not put to a safety test"
-    return count
+    def amount(answer: Answer) -> str:
+        cost = shown.estimate(answer.cost).mean
+        text = estimate(answer.best.objective)
+        if cost is not None and answer.baseline and answer.baseline is not answer.best.group:
+            text += f" ({format_signed(cost)} against {answer.baseline.label})"
+        return text
 
+    def than_constant(best: Candidate) -> str:
+        """Return by how much a constant decision is better, and why it does not count."""
+        constant, group = best.group.best_constant, best.group
+        known = ((each.info.get(CONSTANT_NAME_KEY) or {}).get("test") for each in group.results)
+        name = " or ".join(dict.fromkeys(filter(None, known))) or "a constant decision"
+        if constant.mean is None or is_no_better(constant.mean, best.value):
+            return f"no better than {name}"
+        worse = format_number(best.value - constant.mean)
+        text = f"worse than {name} by {worse} ({shown.name} {estimate(constant)})"
+        trials = (undefined_constraints(t, ledger.results.get(t.key)) for t in group.trials)
+        undefined = list(dict.fromkeys(itertools.chain(*trials)))
+        return f"{text}. There, {undefined_text(undefined)}" if undefined else text
 
-def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str, total: int) -> str:
-    """Return the answer of one of `total` tasks as a sentence, without the task's values."""
-    best = answer.best
-    shown = ShownObjective.of(ledger)
-    amount = estimate_cell(shown.estimate(best.objective)).text
-    cost = shown.estimate(answer.cost).mean
-    if cost is not None and answer.baseline and answer.baseline is not best.group:
-        amount += f" ({format_signed(cost)} against {answer.baseline.label})"
-    if not ledger.constraints:
-        return f"{best.name} has the {shown.best} on {rows}: {amount}."
-    count, rules = _count_in_words(ledger, best, split), _all_constraints(ledger)
-    if best.is_constant:
-        count += f". It is {_compared_with_constant(ledger, best)}"
-    if not best.is_kept:
-        reason = f" {answer.reason}." if answer.reason else ""
-        start = "no setting" if answer.task else "No setting"
-        does = _satisfies(answer.is_uncertain)
-        if answer.only_constant:
-            start += " better than a constant"
-        often = f" in {DEFAULT_LEVEL:.0%} of trials" * (best.group.ended > 1)
-        what = rules if total > 1 else f"{rules} on {rows}{often}"
-        closest = f"The closest is {best.name}, with {shown.name} {amount}; {count}."
-        return f"{start} {does} {what}. {closest}{reason}"
-    which = f"that satisfy {rules} on {rows}"
-    if best.is_tested:
-        which = f"that passed a safety test of {rules} with confidence {best.level:.3g}"
-    elif not best.is_measured:
-        which = f"trained to satisfy {rules} on new rows with probability {best.level:.3g}"
-    elif answer.rivals:
-        which = f"confirmed to satisfy {rules} on {rows}"
-    if not answer.rivals:
-        return f"{best.name} has the {shown.best} of all settings {which}: {amount}; {count}."
-    listed = [
-        f"{each.name} {estimate_cell(shown.estimate(each.objective)).text} ({each.flaw(best)})"
-        for each in answer.rivals
-    ]
-    more = [f"{len(listed) - MAX_NAMED} more"] * (len(listed) > MAX_NAMED)
-    return (
-        f"{best.name} is the best setting {which}: {shown.name} {amount}; {count}. "
-        f"{'Higher' if shown.maximized else 'Lower'} {shown.name}, but not chosen: "
-        f"{', '.join([*listed[:MAX_NAMED], *more])}."
-    )
-
-
-def _compared_with_constant(ledger: Ledger, best: Candidate) -> str:
-    """Return by how much a constant decision is better, and why it does not count."""
-    constant, results = best.group.best_constant, best.group.results
-    known = ((each.info.get(CONSTANT_NAME_KEY) or {}).get("test") for each in results)
-    name = " or ".join(dict.fromkeys(filter(None, known))) or "a constant decision"
-    if constant.mean is None or is_no_better(constant.mean, best.value):
-        return f"no better than {name}"
-    shown = ShownObjective.of(ledger)
-    amount = f"{shown.name} {estimate_cell(shown.estimate(constant)).text}"
-    text = f"worse than {name} by {format_number(best.value - constant.mean)} ({amount})"
-    each = (
-        undefined_constraints(trial, ledger.results.get(trial.key)) for trial in best.group.trials
-    )
-    undefined = list(dict.fromkeys(itertools.chain(*each)))
-    return f"{text}. There, {undefined_text(undefined)}" if undefined else text
-
-
-def _satisfies(is_uncertain: bool) -> str:
-    """Return the verb of "no setting ... the constraints"."""
-    return "is confirmed to satisfy" if is_uncertain else "satisfies"
-
-
-def _all_constraints(ledger: Ledger) -> str:
-    names = list(ledger.constraints)
-    return " and ".join(names) if len(names) <= MAX_NAMED else f"all {len(names)} constraints"
+    return {
+        "found": found,
+        "kept": kept,
+        "total": total,
+        "names": list(found[0].task),
+        "constraints": rules,
+        "rules": named,
+        "rows": rows,
+        "shown": shown,
+        "level": f"{DEFAULT_LEVEL:.0%}",
+        "default_level": DEFAULT_LEVEL,
+        "may_hold": able and "new_rows" not in entries,
+        "costs": list(dict.fromkeys(map(format_signed, (min(means), max(means))))) if means else [],
+        "some_costs": len(means) < len(kept),
+        "baselines": list(dict.fromkeys(each.baseline.label for each in kept if each.baseline)),
+        "estimate": estimate,
+        "amount": amount,
+        "than_constant": than_constant,
+        "satisfied_in": lambda group: count_satisfied([group], split)[0],
+        "certified": lambda group: certified_seeds(ledger, group),
+    }
 
 
 @dataclass(frozen=True)

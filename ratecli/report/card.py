@@ -42,7 +42,6 @@ from ratecli.report.answer_text import incomplete_notes
 from ratecli.report.certificates import RATIO_NOTE, collect_certificates
 from ratecli.report.frame import LEVEL, estimate_share, results_frame
 from ratecli.report.groups import group_names, group_rules, seed_groups, trial_datasets
-from ratecli.report.html import render_template
 from ratecli.report.sheet import (
     UNKNOWN,
     Sheet,
@@ -54,6 +53,7 @@ from ratecli.report.sheet import (
     make_sheet,
     number_cell,
 )
+from ratecli.report.templates import render_template
 from ratecli.report.write import trials_with_files, with_manifest
 from ratecli.solvers.registry import all_algorithms
 

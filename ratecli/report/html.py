@@ -1,9 +1,4 @@
-"""HTML pages: the self-contained report of an experiment, and a joint page on several.
-
-Values are escaped unless they are markup made by ratecli. Plots are embedded as inline SVG. Their
-ids are made unique to a drawing, and text is drawn as shapes, so user-provided text never becomes
-markup.
-"""
+"""HTML pages: the self-contained report of an experiment, and a joint page on several."""
 
 from __future__ import annotations
 
@@ -13,21 +8,16 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import yaml
-from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
 
 from ratecli.errors import FaultError
 from ratecli.files import LEDGER_FILE, atomic_write
 from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
-from ratecli.render import terminal_safe
 from ratecli.report.answer_text import answer_sentences, best_sheet, incomplete_notes
 from ratecli.report.certificates import certificate_sheet
 from ratecli.report.expectations import (
@@ -48,11 +38,9 @@ from ratecli.report.sheet import (
     SheetCell,
     SheetRow,
     count_by_status,
-    escape,
     format_list,
     format_point,
     make_sheet,
-    markdown_table,
     satisfied_cell,
     status_cell,
 )
@@ -65,6 +53,7 @@ from ratecli.report.sheets import (
     tuning_sheet,
     unsolved_sheet,
 )
+from ratecli.report.templates import render_template
 from ratecli.runner.warnings import (
     constant_warnings,
     effective_row_warnings,
@@ -73,25 +62,9 @@ from ratecli.runner.warnings import (
 )
 from ratecli.solvers.registry import all_algorithms
 
-MAX_ROWS = 400
-"""Maximum rows of a table on a page; the CSV files have all rows."""
-LONG_TEXT = 48
-"""Cells with more characters may wrap."""
 MAX_WARNINGS = 100
-MAX_ALIKE = 20
-"""Maximum number of warnings that are listed as like another."""
 QUOTED = re.compile(r"'[^']*'( \(\w+\))?")
 """A quoted name, perhaps with a variant."""
-WIDE_FIGURE = 700
-"""Figures of at least this width, in CSS pixels, are below the answer rather than beside it."""
-LONG_DESCRIPTION = 280
-"""Descriptions with more characters are folded."""
-ROOT = re.compile(r'<svg [^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', re.DOTALL)
-UNUSED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\s*\n\s*", re.DOTALL)
-"""Comments, metadata, styles (which the page defines) and white space between lines."""
-REFERENCE = re.compile(r'( id="| href="#|url\(#)')
-DIGITS = re.compile(r'(\.\d\d)\d+(?=[ "])')
-"""Digits of coordinates beyond hundredths of a point, which are precise enough."""
 
 
 def render_report(
@@ -202,49 +175,6 @@ def provenance(ledger: Ledger) -> list[tuple[str, str]]:
 
 def _yaml(value: Any, **options: Any) -> str:
     return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, **options))
-
-
-def render_template(template: str, *, markdown: bool = False, **values: Any) -> str:
-    """Render the template of this name in `page/`; HTML is escaped."""
-    return _environment(markdown).get_template(template).render(**values)
-
-
-@cache
-def _environment(markdown: bool) -> Environment:
-    """Return the template environment, created once per process."""
-    found = Environment(
-        autoescape=not markdown,  # noqa: S701 - Markdown is escaped by the filter `flat`
-        finalize=lambda value: terminal_safe(value) if type(value) is str else value,
-        undefined=StrictUndefined,
-        loader=FunctionLoader(_text),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    for name, file in (("css", "page.css"), ("dark", "dark.css"), ("script", "page.js")):
-        found.globals[name] = Markup(_text(file).strip())  # noqa: S704 - part of ratecli
-    found.globals |= {
-        "most_rows": MAX_ROWS,
-        "most_alike": MAX_ALIKE,
-        "long_text": LONG_TEXT,
-        "wide_figure": WIDE_FIGURE,
-        "long_description": LONG_DESCRIPTION,
-    }
-    found.filters |= {"inline_svg": inline_svg, "flat": escape, "markdown_table": markdown_table}
-    return found
-
-
-def _text(name: str) -> str:
-    return resources.files("ratecli.report").joinpath("page", name).read_text("utf-8")
-
-
-def inline_svg(image: PlotImage, number: int | str) -> Markup:
-    """Return the drawing of a plot as markup for a page, where it is figure `number`."""
-    found = ROOT.search(image.svg.decode())
-    view, content = found.groups() if found else ("", "")
-    content = UNUSED.sub(" ", content).replace("xlink:href", "href")
-    content = DIGITS.sub(r"\1", REFERENCE.sub(rf"\1f{number}-", content))
-    markup = f'<svg viewBox="{view}" aria-hidden="true">{content}</svg>'
-    return Markup(markup)  # noqa: S704 - Matplotlib escapes text
 
 
 REPORT = "report.html"

@@ -415,7 +415,7 @@ def test_a_stated_probability_counts_unless_test_sets_contradict_it(values, erro
     for row in best_sheet(found).rows:
         assert row[1].text == name
         assert row[3].text.endswith(" (stated: 0.9)") == (level is not None)
-    start = "At 2 of 2 values of kappa, a setting is trained to satisfy the constraints on new rows"
+    start = "At 2 of 2 values of kappa, a setting is expected to satisfy"
     assert answer_sentences(found)[0].startswith(start) == (name == "a")
 
 
@@ -433,7 +433,7 @@ def test_a_passed_safety_test_counts_unless_test_sets_contradict_it(error, name)
         f"{name} has the lowest mean objective of all settings that passed a safety test of "
         "parity with confidence 0.95: "
     )
-    small = "; the test sets are too small to confirm it: by them alone, the constraints hold with"
+    small = ", and are too small to confirm it"
     assert (small in answer) == (name == "cheap")
     assert answer.endswith("; a safety test passed in 5 of 5.")
 

@@ -1,0 +1,70 @@
+"""The environment of the Jinja templates in `page/`.
+
+Values are escaped unless they are markup made by ratecli. Plots are embedded as inline SVG. Their
+ids are made unique to a drawing, and text is drawn as shapes, so user-provided text never becomes
+markup.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from ratecli.render import terminal_safe
+from ratecli.report.plots.canvas import PlotImage
+from ratecli.report.sheet import escape, format_number, format_point, format_signed, markdown_table
+
+LIMITS = {"most_rows": 400, "most_alike": 20, "long_text": 48, "wide_figure": 700}
+LIMITS |= {"long_description": 280, "most_named": 3}
+"""Most rows of a table on a page (the CSV files have all) and warnings like another; characters of
+cells that may wrap and of descriptions that are folded; CSS pixels of figures below the answer
+rather than beside it; and settings that a sentence names."""
+ROOT = re.compile(r'<svg [^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', re.DOTALL)
+UNUSED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\s*\n\s*", re.DOTALL)
+"""Comments, metadata, styles (which the page defines) and white space between lines."""
+REFERENCE = re.compile(r'( id="| href="#|url\(#)')
+DIGITS = re.compile(r'(\.\d\d)\d+(?=[ "])')
+"""Digits of coordinates beyond hundredths of a point, which are precise enough."""
+
+
+def render_template(template: str, *, markdown: bool = False, **values: Any) -> str:
+    """Render the template of this name in `page/`: a page, or Markdown."""
+    return environment(markdown).get_template(template).render(**values)
+
+
+@cache
+def environment(markdown: bool) -> Environment:
+    """Return the template environment, created once per process."""
+    found = Environment(
+        autoescape=not markdown,  # noqa: S701 - Markdown is escaped by the filter `flat`
+        finalize=lambda value: terminal_safe(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        loader=FunctionLoader(_text),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name, file in (("css", "page.css"), ("dark", "dark.css"), ("script", "page.js")):
+        found.globals[name] = Markup(_text(file).strip())  # noqa: S704 - part of ratecli
+    found.globals |= LIMITS
+    found.filters |= {"inline_svg": inline_svg, "flat": escape, "markdown_table": markdown_table}
+    found.filters |= {"number": format_number, "signed": format_signed, "point": format_point}
+    return found
+
+
+def _text(name: str) -> str:
+    return resources.files("ratecli.report").joinpath("page", name).read_text("utf-8")
+
+
+def inline_svg(image: PlotImage, number: int | str) -> Markup:
+    """Return the drawing of a plot as markup for a page, where it is figure `number`."""
+    found = ROOT.search(image.svg.decode())
+    view, content = found.groups() if found else ("", "")
+    content = UNUSED.sub(" ", content).replace("xlink:href", "href")
+    content = DIGITS.sub(r"\1", REFERENCE.sub(rf"\1f{number}-", content))
+    markup = f'<svg viewBox="{view}" aria-hidden="true">{content}</svg>'
+    return Markup(markup)  # noqa: S704 - Matplotlib escapes text
