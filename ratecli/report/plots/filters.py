@@ -123,14 +123,13 @@ def share_bars(
     if not effects:
         return None
     groups = effects[0]["groups"]
-    sides = (
-        [each["base"] for each in effects],
-        [each["after"] for each in effects if each["after"] is not None],
-    )
-    shares = [
-        [estimate_mean(each[k] for each in side) for side in sides] for k in range(len(groups))
-    ]
-    return pd.DataFrame(shares, index=groups, columns=list(BAR_COLOURS))
+    sides = zip(BAR_COLOURS, ("base", "after"), strict=True)
+    shares = {label: [effect[key] for effect in effects if effect[key]] for label, key in sides}
+    estimates = {
+        label: [estimate_mean(each[k] for each in side) for k in range(len(groups))]
+        for label, side in shares.items()
+    }
+    return pd.DataFrame(estimates, index=groups)
 
 
 def draw_group_shares(ledger: Ledger, plot: PlotRequest[GroupSharesPlot]) -> Canvas:

@@ -16,7 +16,7 @@ from ratecli.report.answer import OBJECTIVE, Answer, answer_split, answers
 from ratecli.report.frame import IntervalEstimate
 from ratecli.report.groups import SeedGroup, group_by, seed_groups
 from ratecli.report.plots.canvas import GREY, Canvas, describe_intervals, line_style
-from ratecli.report.plots.lines import cut_axis, describe_cut, in_words
+from ratecli.report.plots.lines import cut_axis, describe_cut
 from ratecli.report.sheet import format_point, format_scalar
 
 FILE = "group-rates"
@@ -98,7 +98,7 @@ def draw_group_rates(ledger: Ledger) -> Canvas:
     cut = 0
     for kind, own in kinds.items():
         first = next(iter(canvas.figure.axes), None)
-        axes = canvas.panel("", f"{in_words(kind)} ({split})", sharey=first)
+        axes = canvas.panel("", f"{kind} ({split})", sharey=first)
         for row, (_, each) in enumerate(rows):
             found = {group: each.rates.get((kind, group)) for group in own}
             known = {group: rate for group, rate in found.items() if rate and rate.finite}

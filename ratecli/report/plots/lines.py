@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from scipy.special import stdtrit
 
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
+from ratecli.rates.metrics import goal_names
 from ratecli.render import terminal_safe
 from ratecli.report.frame import LEVEL, NO_ESTIMATE, IntervalEstimate
 from ratecli.report.groups import SeedGroup, group_by, same_points, seed_groups, select_variant
@@ -90,14 +90,6 @@ class PlotAxes:
     swept: bool = False
     title: str = ""
 
-    @property
-    def x_label(self) -> str:
-        return self.x if self.swept else f"{self.x} ({self.split})"
-
-    @property
-    def y_label(self) -> str:
-        return self.title or f"{self.y} ({self.split})"
-
     def point(self, group: SeedGroup) -> LinePoint:
         if not self.swept:
             x = group.estimate(self.split, self.x)
@@ -108,47 +100,26 @@ class PlotAxes:
         return LinePoint(x, group.estimate(self.split, self.y), group.point)
 
 
-TEMPLATE_WORDS = {"max_gap": "largest gap of", "min_ratio": "smallest ratio of"}
 LABEL_WIDTH = 62
 
 
-def in_words(rule: str) -> str:
-    """Return a rule in words: `max_gap(tpr, by=sex)` is `largest gap of tpr by sex`."""
-    text = re.sub(r"by ?= ?\[([^\]]*)\]", lambda found: f"by={found[1].replace(',', ' and')}", rule)
-    text = re.sub(r"(\w+)\((\w+), by ?= ?([\w ]+)\)", _template_words, text)
-    text = re.sub(r"(\w+)\(by ?= ?([\w ]+)\)", r"\1 by \2", text)
-    text = re.sub(r"(\w+)\[([^\[\]]+)\]", r"\1 of \2", text)
-    text = text.replace("_", " ").replace("*", "\N{MULTIPLICATION SIGN}")
-    return " ".join(terminal_safe(text).split())
-
-
-def _template_words(found: re.Match[str]) -> str:
-    name, rate, by = found.groups()
-    return f"{TEMPLATE_WORDS.get(name, f'{name} of')} {rate} by {by}"
-
-
 def axis_labels(ledger: Ledger, axes: PlotAxes, split: str) -> tuple[str, str]:
-    """Return the labels of x and y: name, meaning in words, and split."""
-    labels = [_axis_label(ledger, name, split) for name in (axes.x, axes.y)]
+    """Return the labels of x and y: name, rule and split."""
+    x, y = (_axis_label(ledger, name, split) for name in (axes.x, axes.y))
     if axes.swept:
-        rules = [
-            name for name, text in ledger.constraints.items() if axes.x in re.findall(r"\w+", text)
-        ]
-        labels[0] = f"{axes.x}, in the target of {', '.join(rules)}" if rules else axes.x
-    return textwrap.fill(labels[0], LABEL_WIDTH), textwrap.fill(labels[1], LABEL_WIDTH - 20)
+        rules = [k for k, v in ledger.constraints.items() if axes.x in goal_names(constraints=[v])]
+        x = f"{axes.x}, in the target of {', '.join(rules)}" if rules else axes.x
+    return textwrap.fill(x, LABEL_WIDTH), textwrap.fill(y, LABEL_WIDTH - 20)
 
 
 def _axis_label(ledger: Ledger, name: str, split: str) -> str:
-    rules = {
-        **(ledger.experiment.get("metrics") or {}),
-        "objective": ledger.experiment.get("objective"),
-    }
-    words = in_words(str(rules.get(name) or name))
+    rule = (ledger.experiment.get("metrics") or {}).get(name, name)
+    label = name if rule == name else f"{name}: {rule}"
+    if name == "objective":
+        label = str(ledger.experiment.get(name) or name)
     if name.startswith(VIOLATION_PREFIX):
-        words = f"violation of {name.removeprefix(VIOLATION_PREFIX)}"
-    if name in rules and name != "objective" and not words.startswith(in_words(name)):
-        words = f"{in_words(name)}: {words}"
-    return f"{words} ({split})" if split else words
+        label = f"violation of {name.removeprefix(VIOLATION_PREFIX)}"
+    return terminal_safe(f"{label} ({split})" if split else label)
 
 
 @dataclass(frozen=True)

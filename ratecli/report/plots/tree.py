@@ -140,45 +140,39 @@ def draw_tree(certificate: TrialCertificate) -> Canvas:
     canvas = Canvas(f"{constraint}: {where}")
     root = build_box_tree(certificate.record["tree"])
     colour = PASSED_COLOUR if certificate.passed else FAILED_COLOUR
-    heights = [LINE * max(len(node.text) for node in level) + GAP for level in root.levels]
-    longest = max(len(line) for level in root.levels for node in level for line in node.text)
-    leaf = LETTER * longest + GAP
-    width, height = max(MIN_WIDTH, leaf * root.leaves), sum(heights)
-    description = _test_description(certificate.record)
-    canvas.figure.set_size_inches(width / 72, (height + LINE * (2 + len(description))) / 72)
+    texts = [node.text for level in root.levels for node in level]
+    width = LETTER * max(len(line) for text in texts for line in text) + GAP
+    height = LINE * max(map(len, texts)) + GAP
+    description, depth = _test_description(certificate.record), len(root.levels)
+    canvas.figure.set_size_inches(
+        max(MIN_WIDTH, width * root.leaves) / 72,
+        (height * depth + LINE * (2 + len(description))) / 72,
+    )
     verdict = f"{constraint} {'passed' if certificate.passed else 'not passed'}"
     title = {"x": 0.01, "ha": "left", "fontsize": 9, "weight": "bold", "color": colour}
     canvas.figure.suptitle(verdict, **title)
     axes = canvas.panel()
     axes.set_title("\n".join(description), fontsize=TEXT_SIZE, color=GREY)
     axes.set_axis_off()
-    middle = leaf * root.leaves / 2
-    axes.set(xlim=(middle - width / 2, middle + width / 2), ylim=(height, 0))
-    centres = count(leaf / 2, leaf)
+    axes.set(xlim=(-0.5, root.leaves - 0.5), ylim=(depth - 0.5, -0.5))
+    leaves = count()
 
-    def draw(node: BoxNode, level: int) -> tuple[float, float]:
-        """Draw a node and its children; return its centre."""
-        y = sum(heights[:level]) + heights[level] / 2
-        below = [draw(child, level + 1) for child in node.children]
-        x = (below[0][0] + below[-1][0]) / 2 if below else next(centres)
-        for end in below:
-            axes.plot(*zip((x, y), end, strict=True), color=GREY, linewidth=0.8, zorder=1)
-        axes.text(
-            x,
-            y,
-            "\n".join(node.text),
-            fontsize=TEXT_SIZE,
-            ha="center",
-            va="center",
-            bbox={
-                "boxstyle": "round" if node.kind == "operator" else "square",
-                "facecolor": FILLS[node.kind],
-                "edgecolor": GREY if level else colour,
-                "linewidth": 0.8 if level else 1.6,
-                "linestyle": ":" if node.kind == "cut" else "-",
-            },
-        )
-        return x, y
+    def draw(node: BoxNode, level: int) -> float:
+        """Draw a node and its children; return its x."""
+        ends = [draw(child, level + 1) for child in node.children]
+        x = (ends[0] + ends[-1]) / 2 if ends else float(next(leaves))
+        for end in ends:
+            axes.plot([x, end], [level, level + 1], color=GREY, linewidth=0.8, zorder=1)
+        box = {
+            "boxstyle": "round" if node.kind == "operator" else "square",
+            "facecolor": FILLS[node.kind],
+            "edgecolor": GREY if level else colour,
+            "linewidth": 0.8 if level else 1.6,
+            "linestyle": ":" if node.kind == "cut" else "-",
+        }
+        text = "\n".join(node.text)
+        axes.text(x, level, text, fontsize=TEXT_SIZE, ha="center", va="center", bbox=box)
+        return x
 
     draw(root, 0)
     return canvas
