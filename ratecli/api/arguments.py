@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ratecli.config.validation import describe_type
+from ratecli.config.base import describe_type
 from ratecli.errors import Diagnostic, FaultError
 
 

@@ -26,7 +26,7 @@ from ratecli.apply.table_filter import (
 )
 from ratecli.models.base import Array
 from ratecli.models.proxies import ProxyFilter
-from ratecli.sampling.filter_summary import few_kept_warning
+from ratecli.sampling.summaries import few_kept_warning
 
 
 @dataclass(eq=False, repr=False)

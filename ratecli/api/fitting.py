@@ -26,10 +26,9 @@ from ratecli.datasets.columns import (
 from ratecli.datasets.encode import Encoder, columns_as_known, constant_features
 from ratecli.datasets.load import check_feature
 from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
-from ratecli.datasets.notation import other_notation_error
 from ratecli.datasets.split import reserve_safety_rows
 from ratecli.datasets.table import Table
-from ratecli.datasets.text_format import PLAIN
+from ratecli.datasets.text_format import PLAIN, other_notation_error
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case
 from ratecli.experiment.checks.rows import check_rows, row_id_warnings

@@ -46,14 +46,14 @@ from ratecli.api.goals import (
     shared_arguments,
 )
 from ratecli.api.rows import InputRows
-from ratecli.config.safety import DEFAULT_FRACTION
+from ratecli.config.training import DEFAULT_FRACTION
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import references, resolve_goals
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.table import DEPLOYED
-from ratecli.sampling.others import rates_of_other, with_others
+from ratecli.sampling.deployed import rates_of_other, with_others
 from ratecli.sampling.rows import TrialData
 from ratecli.sampling.safety_rows import SafetyRows, SafetyTestResult
 from ratecli.solvers.base import Solution

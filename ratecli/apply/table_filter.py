@@ -37,7 +37,7 @@ from ratecli.models.storage import loads
 from ratecli.rates.syntax import quote, value_text
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.encoding import Encoding
-from ratecli.sampling.filter_summary import few_kept_warning
+from ratecli.sampling.summaries import few_kept_warning
 
 FILTER_ALGORITHMS = ("balanced_tree", "qp_proxy", "naive_proxy")
 WITHOUT_MIN_KEPT = "naive_proxy"

@@ -27,10 +27,11 @@ from ratecli.config.base import (
     StrictFlag,
     exact_number,
     not_null,
+    type_error,
     validate_each,
     validate_rule,
+    value_error,
 )
-from ratecli.config.validation import type_error, value_error
 from ratecli.errors import Diagnostic
 from ratecli.rates.syntax import SPLITS
 

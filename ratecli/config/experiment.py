@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeVar
 from annotated_types import MaxLen, MinLen
 from pydantic import BeforeValidator, Field, ValidationError
 
-from ratecli.config.algorithm import AlgorithmSpec, Holds, Level
 from ratecli.config.base import (
     FAILURE_RATE,
     SOLUTION_RATE,
@@ -24,17 +23,29 @@ from ratecli.config.base import (
     Spec,
     StrictText,
     any_of,
+    diagnostics_of,
     is_scalar,
     matching,
+    quote_value,
+    type_error,
+    value_error,
 )
 from ratecli.config.dataset import DatasetSpec, GroupCondition, OptionalResample
 from ratecli.config.document import Document
-from ratecli.config.filter import FILTER, OptionalFilter
-from ratecli.config.limits import NUMBER, LimitsSpec, TrialSeconds
 from ratecli.config.report import Expectation, ReportSpec
-from ratecli.config.safety import OptionalSafety, SafetySpec
 from ratecli.config.sweep import DATASET_AXIS, Sweep, SweepPoint, sweep_points
-from ratecli.config.validation import diagnostics_of, quote_value, type_error, value_error
+from ratecli.config.training import (
+    FILTER,
+    NUMBER,
+    AlgorithmSpec,
+    Holds,
+    Level,
+    LimitsSpec,
+    OptionalFilter,
+    OptionalSafety,
+    SafetySpec,
+    TrialSeconds,
+)
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 from ratecli.rates.metrics import BUILTIN_NAMES
 from ratecli.rates.table import DEPLOYED

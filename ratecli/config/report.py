@@ -21,10 +21,12 @@ from ratecli.config.base import (
     StrictText,
     any_of,
     as_tuple,
+    invalid_choice,
     is_scalar,
+    type_error,
+    value_error,
 )
 from ratecli.config.sweep import SweepValue
-from ratecli.config.validation import invalid_choice, type_error, value_error
 from ratecli.errors import Diagnostic, InvalidValueError
 from ratecli.rates.syntax import SplitName
 

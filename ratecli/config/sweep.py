@@ -17,8 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_serializer
 
-from ratecli.config.base import NameText, ScalarValue, Spec, StrictText, check_name
-from ratecli.config.validation import quote_value
+from ratecli.config.base import NameText, ScalarValue, Spec, StrictText, check_name, quote_value
 from ratecli.errors import Diagnostic, InvalidValueError, Loc
 
 SweepValue = str | int | float | bool

@@ -24,7 +24,6 @@ from ratecli.datasets.columns import (
     read_number,
     stray_word_error,
 )
-from ratecli.datasets.episodes import episode_table
 from ratecli.datasets.files import (
     fetch_files,
     find_user_file,
@@ -35,8 +34,7 @@ from ratecli.datasets.files import (
     source_checksums,
     stored_sha256,
 )
-from ratecli.datasets.logged import check_logged
-from ratecli.datasets.notation import OR_TEXT, other_notation_error, spelled_numbers
+from ratecli.datasets.logged import check_logged, episode_table
 from ratecli.datasets.scores import add_scores, digest_with_scores
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
@@ -46,7 +44,13 @@ from ratecli.datasets.tables import (
     guess_separator,
     read_own_table,
 )
-from ratecli.datasets.text_format import PLAIN, TextFormat
+from ratecli.datasets.text_format import (
+    OR_TEXT,
+    PLAIN,
+    TextFormat,
+    other_notation_error,
+    spelled_numbers,
+)
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at, exception_line
 from ratecli.rates.sample import relative_weights
 

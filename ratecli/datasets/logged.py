@@ -1,7 +1,11 @@
-"""Logged decisions of a table: actions, propensities and outcomes, read and checked."""
+"""Logged decisions and episodes of a table: actions, propensities and outcomes, read and checked.
+
+Rows of episodes are steps, which become one row of features for each episode.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.config.dataset import LoggedSpec
-from ratecli.datasets.columns import as_float_array, is_text, within_max
+from ratecli.datasets.columns import MISSING_CATEGORY, as_float_array, is_text, within_max
+from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError, errors_at, errors_under
+from ratecli.models.policy import NO_ACTION, EpisodeLayout
 
 DEPLOYED_DECISION = "a decision of a deployed model"
 MIN_PROPENSITY = 1e-9
@@ -104,3 +110,118 @@ def require(
             f"({int((~valid).sum())} such rows)"
         )
         raise FaultError(Diagnostic("E406", message, hint))
+
+
+MAX_ENTRIES = 2**28
+"""Largest number of features of all episodes (2 GiB)."""
+
+
+@errors_under("logged")
+def episode_table(
+    frame: pd.DataFrame, features: Sequence[str], columns: LoggedSpec, **others: Any
+) -> Table:
+    """Return a table with one row for each episode, in order of first appearance.
+
+    Its columns are those of the episode's first step, for slices; its features are all steps
+    (`models.policy.EpisodeLayout`). Features with text are categories with an indicator for each
+    value.
+
+    Raises
+    ------
+    FaultError
+        E406 for values that logged steps cannot have, E411 for text and too many features.
+    """
+    frame, episode, place = _steps_in_order(frame, columns)
+    actions, names = _actions(frame, columns.action)
+    states = pd.concat([_state(frame[name]) for name in features], axis=1)
+    outcomes = [read_outcome(frame, *each) for each in columns.ranges.items()]
+    first = np.flatnonzero(place == 0)
+    layout = EpisodeLayout(
+        outcomes=tuple(columns.outcomes),
+        lows=np.array([low for low, _ in columns.ranges.values()]),
+        highs=np.array([high for _, high in columns.ranges.values()]),
+        actions=names,
+        states=tuple(map(str, states.columns)),
+        steps=columns.horizon or int(place.max()) + 1,
+        discount=columns.discount or 1.0,
+        max_weight=columns.weight_limit,
+        fourier=columns.fourier or 0,
+    )
+    if max(len(first) * layout.width, layout.basis_size) > MAX_ENTRIES:
+        message = "the episodes have too many steps and features"
+        raise FaultError(Diagnostic("E411", message, "use fewer features, or a smaller 'fourier'"))
+    matrix = np.zeros((len(first), layout.steps, layout.width // layout.steps))
+    matrix[:, :, 0], matrix[:, :, 1] = NO_ACTION, 1.0
+    chances = _chances(frame, columns)
+    matrix[episode, place] = np.column_stack([actions, chances, *outcomes, states])
+    return Table(
+        frame=frame.iloc[first].reset_index(drop=True),
+        features=(),
+        label=np.full(len(first), np.nan),
+        matrix=matrix.reshape(len(first), -1),
+        logged=columns,
+        episodes=layout,
+        **others,
+    )
+
+
+def _steps_in_order(
+    frame: pd.DataFrame, columns: LoggedSpec
+) -> tuple[pd.DataFrame, NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows by episode and step, and (S,) the numbers of both, from 0."""
+    with errors_at("step"):
+        steps = read_numbers(frame, str(columns.step))
+    order = np.lexsort((steps, pd.factorize(frame[columns.episode])[0]))
+    frame, steps = frame.iloc[order].reset_index(drop=True), steps[order]
+    episode = np.asarray(pd.factorize(frame[columns.episode])[0])
+    if (episode < 0).any():
+        raise FaultError(
+            Diagnostic(
+                "E406", "a row names no episode", "fill the column in every row", loc=("episode",)
+            )
+        )
+    place = np.asarray(frame.groupby(episode).cumcount(), dtype=np.intp)
+    if not (float(steps[0]).is_integer() and (steps == steps[0] + place).all()):
+        message = (
+            "the steps of an episode are not consecutive whole numbers from the same first one"
+        )
+        hint = "number them 0, 1, 2, ...: a missing step makes importance weights wrong"
+        raise FaultError(Diagnostic("E406", message, hint, loc=("step",)))
+    longest = int(place.max()) + 1
+    if columns.horizon and longest > columns.horizon:
+        message = f"an episode has {longest} steps, more than the horizon {columns.horizon}"
+        hint = "it is the largest possible number of steps"
+        raise FaultError(Diagnostic("E406", message, hint, loc=("horizon",)))
+    return frame, episode, place
+
+
+def _actions(frame: pd.DataFrame, name: str) -> tuple[NDArray[np.intp], tuple[str, ...]]:
+    """Return (S,) the number of each action among the sorted names, and the names."""
+    actions, names = pd.factorize(frame[name], sort=True)
+    if (actions < 0).any():
+        message = f"column '{name}' has no action in {int((actions < 0).sum())} steps"
+        raise FaultError(Diagnostic("E406", message, "every step needs one", loc=("action",)))
+    if len(names) < 2:
+        message = f"column '{name}' has one action only, '{names[0]}'"
+        raise FaultError(
+            Diagnostic("E406", message, "policies choose of two or more", loc=("action",))
+        )
+    return actions, tuple(map(str, names))
+
+
+@errors_at("propensity")
+def _chances(frame: pd.DataFrame, columns: LoggedSpec) -> NDArray[np.float64]:
+    assert isinstance(columns.propensity, str)
+    chances = read_numbers(frame, columns.propensity)
+    hint = "it is the chance of the action that was taken"
+    valid = (chances > 0) & (chances <= 1)
+    require(valid, (columns.propensity, chances), "above 0 and at most 1", hint)
+    return chances
+
+
+def _state(column: pd.Series) -> pd.DataFrame:
+    """Return numbers as one column, or text as indicators of its values, such as `place = shop`."""
+    if is_text(column):
+        column = column.fillna(MISSING_CATEGORY)
+        return pd.get_dummies(column, prefix=str(column.name), prefix_sep=" = ", dtype=float)
+    return pd.DataFrame({column.name: as_float_array(column)})

@@ -132,7 +132,7 @@ class Raw:
 
     def episodes(self, frame: pd.DataFrame, features: Sequence[str]) -> Table:
         """Return a table of logged episodes, whose steps are the rows of `frame`."""
-        from ratecli.datasets.episodes import episode_table  # noqa: PLC0415  NumPy, pandas
+        from ratecli.datasets.logged import episode_table  # noqa: PLC0415  NumPy, pandas
 
         assert self.logged is not None
         return episode_table(frame, features, self.logged, digest=self.digest, files=self.files)

@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 
 from ratecli.datasets.columns import FEW_LEVELS
 from ratecli.datasets.files import check_is_file, read_errors, sha256_of
-from ratecli.datasets.notation import spelled_numbers
 from ratecli.datasets.text_format import (
     PLAIN,
     TextFormat,
@@ -37,6 +36,7 @@ from ratecli.datasets.text_format import (
     how_to_set,
     is_utf_8,
     sniff_format,
+    spelled_numbers,
 )
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates.syntax import MISSING_WORDS, PYTHON_NONE, value_text

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 
+from ratecli.config.base import describe_type, invalid_choice
 from ratecli.config.experiment import Experiment
-from ratecli.config.filter import DISCLOSIVITY_RANGE, FILTER, TAKE_CHOICES, FilterSpec
-from ratecli.config.validation import describe_type, invalid_choice
+from ratecli.config.training import DISCLOSIVITY_RANGE, FILTER, TAKE_CHOICES, FilterSpec
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import Case, CaseFilter
 from ratecli.experiment.checks.goals import SHAPE_NAMES, check_goal_splits

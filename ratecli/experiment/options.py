@@ -12,9 +12,9 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from ratecli.config.filter import LABEL_HINT, LABEL_WORDS
+from ratecli.config.base import diagnostics_of, unknown_key, value_error
 from ratecli.config.sweep import SweepPoint
-from ratecli.config.validation import diagnostics_of, unknown_key, value_error
+from ratecli.config.training import LABEL_HINT, LABEL_WORDS
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.solvers.base import ConstraintName, Solver
 from ratecli.solvers.registry import all_algorithms

@@ -14,8 +14,8 @@ from typing import Any
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import DeployedSpec, Experiment
-from ratecli.config.limits import LimitsSpec
 from ratecli.config.sweep import DATASET_AXIS
+from ratecli.config.training import LimitsSpec
 from ratecli.datasets.load import table_digest
 from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import (

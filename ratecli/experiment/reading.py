@@ -18,11 +18,10 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
-from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
-from ratecli.config.filter import FILTER
 from ratecli.config.sweep import DATASET_AXIS, SweepPoint, sweep_points
+from ratecli.config.training import FILTER, AlgorithmSpec
 from ratecli.datasets.registry import logged_columns, true_returns
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import Case, measured_rates, replace_of

@@ -7,14 +7,18 @@ from fractions import Fraction
 from typing import Any
 
 from ratecli.certify.trees import SafetyTestSpec
-from ratecli.config.algorithm import AlgorithmSpec
-from ratecli.config.base import NumberRange, exact_number
+from ratecli.config.base import NumberRange, describe_type, exact_number, quote_value
 from ratecli.config.dataset import RESAMPLE_RANGE
 from ratecli.config.document import LOCATION_MARK
 from ratecli.config.experiment import Experiment
-from ratecli.config.safety import AIM_RANGE, DEFAULT_DELTA, PROBABILITY_RANGE, SafetySpec
 from ratecli.config.sweep import SweepPoint, SweepValue, sweep_points
-from ratecli.config.validation import describe_type, quote_value
+from ratecli.config.training import (
+    AIM_RANGE,
+    DEFAULT_DELTA,
+    PROBABILITY_RANGE,
+    AlgorithmSpec,
+    SafetySpec,
+)
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 from ratecli.rates.scope import Scope
 from ratecli.sampling.resampling import Holdout

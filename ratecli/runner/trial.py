@@ -48,17 +48,16 @@ from ratecli.runner.problem import (
 )
 from ratecli.sampling.deployed import (
     column_classifier,
+    rates_of_other,
     with_classifier_decisions,
+    with_others,
     with_stored_decisions,
 )
 from ratecli.sampling.encoding import stored_encoding
-from ratecli.sampling.filter_summary import summarize_filters
-from ratecli.sampling.group_rates import group_rates
 from ratecli.sampling.logs import effective_rows
-from ratecli.sampling.others import rates_of_other, with_others
 from ratecli.sampling.rows import NoRowsKeptError, TrialData, load_training_rows, load_trial_data
 from ratecli.sampling.safety_rows import SafetyRows
-from ratecli.sampling.violation_pieces import violation_pieces
+from ratecli.sampling.summaries import group_rates, summarize_filters, violation_pieces
 from ratecli.solvers.base import USABLE_STATUSES, Solution
 from ratecli.solvers.fit_cache import FitCache, cache_adjusted_time, shared_fits
 from ratecli.solvers.hull.infeasible import unmet_status

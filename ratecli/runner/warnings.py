@@ -26,7 +26,7 @@ from ratecli.ledger.records import (
 )
 from ratecli.ledger.view import MEASURED_STATUSES
 from ratecli.ledger.violations import MeasuredViolation, ViolationSample, measured_violation
-from ratecli.sampling.filter_summary import MIN_KEPT_SHARE, few_kept_warning
+from ratecli.sampling.summaries import MIN_KEPT_SHARE, few_kept_warning
 from ratecli.solvers.oracles.choice import LINEAR_MODEL
 
 Points = defaultdict[str, list[MeasuredViolation]]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ratecli.datasets import tables
 from ratecli.datasets.load import OwnFiles
-from ratecli.datasets.notation import other_notation_error, spelled_numbers
+from ratecli.datasets.text_format import other_notation_error, spelled_numbers
 from ratecli.streaming.store import (
     FACTS_FILE,
     RECORDS_FILE,

@@ -19,7 +19,7 @@ from ratecli.datasets.columns import (
     stray_word_error,
 )
 from ratecli.datasets.load import feature_names, find_own_files, text_weight_error
-from ratecli.datasets.notation import OR_TEXT
+from ratecli.datasets.text_format import OR_TEXT
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.streaming.scan import (
     MAX_DISTINCT_NUMBERS,

@@ -9,8 +9,7 @@ import pytest
 from people import read
 
 from ratecli import load_results
-from ratecli.datasets.encode import Encoder
-from ratecli.datasets.kernel_map import KernelMap, default_gamma
+from ratecli.datasets.encode import Encoder, KernelMap, default_gamma
 
 FILE = """
 name: ring

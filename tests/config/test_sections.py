@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from ratecli.certify.bounds import AUTO, BOUNDS
 from ratecli.certify.trees import SafetyMethod, SafetyTestSpec
 from ratecli.config.experiment import Experiment, json_schema
-from ratecli.config.limits import LimitsSpec
-from ratecli.config.safety import SafetySpec
+from ratecli.config.training import LimitsSpec, SafetySpec
 
 HEAD = "name: x\ndatasets: {d: {path: d.csv, label: y}}\n"
 PLAIN = HEAD + "algorithms: [unconstrained, unconstrained: {as: plain, filter: false}]\n"

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import softmax
 
 from ratecli.config.dataset import LoggedSpec
-from ratecli.datasets.episodes import episode_table
+from ratecli.datasets.logged import episode_table
 from ratecli.errors import FaultError
 from ratecli.models.policy import EpisodeReturns, Episodes, SoftmaxPolicy
 from ratecli.models.storage import dumps, loads

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from ratecli.config.dataset import LoggedSpec
-from ratecli.datasets.episodes import episode_table
+from ratecli.datasets.logged import episode_table
 from ratecli.models.policy import Episodes
 
 STEPS = 4

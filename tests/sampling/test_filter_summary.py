@@ -15,8 +15,8 @@ from ratecli.rates.analysis import objective_goal
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import resolve
 from ratecli.rates.scope import Scope
-from ratecli.sampling.filter_summary import joint_rate_groups
 from ratecli.sampling.rows import load_trial_data
+from ratecli.sampling.summaries import joint_rate_groups
 
 FILE = """
 name: filters

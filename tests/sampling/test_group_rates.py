@@ -5,8 +5,8 @@ import pytest
 
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Sample
-from ratecli.sampling.group_rates import group_rates
 from ratecli.sampling.rows import TrialData
+from ratecli.sampling.summaries import group_rates
 
 
 def rates_of(label, predicted, weight, label_range=None):

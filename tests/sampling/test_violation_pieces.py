@@ -10,7 +10,7 @@ from ratecli.rates.resolve import constraint_differences, violation_expression
 from ratecli.rates.sample import Sample
 from ratecli.rates.scope import Scope
 from ratecli.sampling.rows import TrialData
-from ratecli.sampling.violation_pieces import violation_pieces
+from ratecli.sampling.summaries import violation_pieces
 
 
 def pieces_of(text, label, yes):

@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.experiment import Experiment
+from ratecli.config.training import AlgorithmSpec
 from ratecli.datasets.registry import logged_columns
 from ratecli.errors import Diagnostic, Loc, Span, did_you_mean
 from ratecli.experiment.cases import Case, measured_rates, references, resolve_goals

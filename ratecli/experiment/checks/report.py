@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE, Spec
+from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE, Spec, unknown_key
 from ratecli.config.dataset import DatasetSpec
 from ratecli.config.experiment import Experiment
-from ratecli.config.filter import FILTER
 from ratecli.config.report import (
     BaseFilterPlot,
     BasePaneledPlot,
@@ -21,7 +20,7 @@ from ratecli.config.report import (
     TradeoffPlot,
 )
 from ratecli.config.sweep import DATASET_AXIS, SweepValue, has_one_of_values, has_values
-from ratecli.config.validation import unknown_key
+from ratecli.config.training import FILTER
 from ratecli.datasets import registry
 from ratecli.datasets.source import Frontier
 from ratecli.errors import Diagnostic, Loc, Span, did_you_mean
@@ -32,8 +31,8 @@ from ratecli.rates import expression as ex
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import resolve
 from ratecli.rates.scope import Scope
-from ratecli.sampling.filter_summary import joint_rate_groups
 from ratecli.sampling.rows import ExperimentData
+from ratecli.sampling.summaries import joint_rate_groups
 
 TRIAL_COLUMNS = ("algorithm", "variant", "seed")
 """Columns that identify a trial, in addition to the swept names."""

@@ -26,9 +26,8 @@ from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix
 from ratecli.rates.sample import Sample
 from ratecli.rates.syntax import Clause, is_date
 from ratecli.rates.table import DEPLOYED
-from ratecli.sampling.deployed import with_stored_decisions
+from ratecli.sampling.deployed import rates_of_other, with_others, with_stored_decisions
 from ratecli.sampling.logs import TRUTH_COLUMNS, misfits
-from ratecli.sampling.others import rates_of_other, with_others
 from ratecli.sampling.resampling import SamplingSpec
 from ratecli.sampling.rows import (
     ExperimentData,

@@ -13,8 +13,7 @@ import pyarrow as pa
 from pandas.api.types import is_numeric_dtype
 
 from ratecli.datasets.columns import as_float_array, is_text
-from ratecli.datasets.notation import other_notation_error, spelled_numbers
-from ratecli.datasets.text_format import TextFormat
+from ratecli.datasets.text_format import TextFormat, other_notation_error, spelled_numbers
 from ratecli.experiment.starters.groups import Groups
 from ratecli.experiment.starters.options import StarterOptions
 from ratecli.experiment.starters.text import format_rows, quoted

@@ -23,8 +23,13 @@ from ratecli.config.document import Document
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import is_text, label_values, read_label, read_number, value_key
 from ratecli.datasets.files import check_is_file, read_errors
-from ratecli.datasets.notation import sniff_notation
-from ratecli.datasets.text_format import FORMAT_KEYS, PLAIN, TextFormat, sniff_format
+from ratecli.datasets.text_format import (
+    FORMAT_KEYS,
+    PLAIN,
+    TextFormat,
+    sniff_format,
+    sniff_notation,
+)
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.choices import use_and_limits_of, use_of
 from ratecli.experiment.prepare import prepare_document
