@@ -145,7 +145,7 @@ def _reference_path(prepared: PreparedExperiment, reference: Path) -> Path:
 def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github: bool) -> None:
     from ratecli.render import diagnostics_to_github  # noqa: PLC0415
     from ratecli.report.check import findings as fd  # noqa: PLC0415
-    from ratecli.report.expectations import Verdict  # noqa: PLC0415
+    from ratecli.report.check.findings import Verdict  # noqa: PLC0415
 
     placed = prepared.document.placed
     notes = [placed(note) for note in outcome.notes]

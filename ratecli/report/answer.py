@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -21,7 +20,7 @@ from ratecli.ledger.records import (
 )
 from ratecli.ledger.view import Ledger
 from ratecli.rates.functions import Interval
-from ratecli.rates.metrics import Direction, expression_names, limit_direction
+from ratecli.rates.metrics import Direction, expression_names, goal_names, limit_direction
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.report.certificates import confidence_of_tests, is_tested
 from ratecli.report.frame import NO_ESTIMATE, IntervalEstimate, estimate_mean
@@ -294,9 +293,10 @@ def _from_stricter_tasks(
 
 def _task_names(ledger: Ledger) -> list[str]:
     """Return the names of the sweep whose values define a task."""
-    rules = [str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()]
-    words = set(re.findall(r"\w+", " ".join(rules))) | set(ledger.experiment.get("sweep") or ())
-    return [name for name in ledger.algorithms.sweep if name in words]
+    objective = str(ledger.experiment.get(OBJECTIVE, ""))
+    names = goal_names(objective, ledger.constraints.values())
+    names |= set(ledger.experiment.get("sweep") or ())
+    return [name for name in ledger.algorithms.sweep if name in names]
 
 
 def _planned_tasks(ledger: Ledger) -> list[Task]:
@@ -329,7 +329,7 @@ def _constraints_at(ledger: Ledger, task: Task) -> list[str]:
     return [
         name
         for name, text in ledger.constraints.items()
-        if not missing.intersection(re.findall(r"\w+", text))
+        if not missing & goal_names(constraints=[text])
     ]
 
 

@@ -21,16 +21,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from ratecli.config.report import CONFIDENCE_INTERVAL, Expectation
 from ratecli.config.sweep import has_values
 from ratecli.errors import Diagnostic
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.report.check.findings import Finding, Verdict
 from ratecli.report.frame import IntervalEstimate
 from ratecli.report.groups import (
     SeedGroup,
@@ -55,8 +53,6 @@ from ratecli.report.sheet import (
     status_cell,
 )
 
-NOT_JUDGED = "not judged"
-"""Shown in place of a verdict for a paper's figure without a tolerance."""
 ROUNDING = 1e-9
 """Floating-point tolerance of comparisons, relative to the figure if it is above 1."""
 SIGNS = {"paper": "paper ", "value": "= ", "at_most": "≤ ", "at_least": "≥ "}
@@ -69,120 +65,107 @@ NOTE = (
 )
 
 
-class Verdict(StrEnum):
-    """The result of a comparison with an expected or a pinned number, in display order.
-
-    `SHOWN` is a paper's figure displayed without a verdict.
-    """
-
-    NOT_COMPARED = "not compared"
-    DIFFERS = "differs"
-    NOT_MEASURED = "not measured"
-    REGRESSED = "regressed"
-    CHANGED = "changed"
-    IMPROVED = "improved"
-    BETTER = "better"
-    NOT_CONTRADICTED = "not contradicted"
-    SAME = "same"
-    HOLDS = "holds"
-    SHOWN = ""
-
-    @property
-    def compared(self) -> bool:
-        return self not in {Verdict.NOT_COMPARED, Verdict.NOT_MEASURED}
-
-    @property
-    def good(self) -> bool:
-        """Whether the verdict lets a check pass."""
-        failing = {Verdict.DIFFERS, Verdict.REGRESSED, Verdict.CHANGED}
-        return self.compared and self not in failing
-
-    @property
-    def text(self) -> str:
-        return str(self) or NOT_JUDGED
-
-    @property
-    def tone(self) -> str:
-        """The tone of cells."""
-        return ("good" if self.good else "bad") if self else "none"
-
-
 @dataclass(frozen=True)
-class ExpectationComparison:
-    """One expectation compared with one group of trials that it applies to."""
+class ExpectedFinding(Finding):
+    """An expectation (`was`) compared with a group of trials that it applies to (`now`)."""
 
-    entry: Expectation
-    group: SeedGroup
+    entry: Expectation = field(kw_only=True)
+    group: SeedGroup = field(kw_only=True, repr=False)
+
+    @property
+    def measured(self) -> IntervalEstimate:
+        return self.group.estimate(self.split, self.metric)
 
     @property
     def figure(self) -> float:
-        return float(getattr(self.entry, self.entry.kind))
-
-    @property
-    def target(self) -> str:
-        """The expected number with its tolerance, such as `≤ 0.22 within ci`."""
-        within = "" if self.entry.within is None else f" within {format_scalar(self.entry.within)}"
-        return f"{SIGNS[self.entry.kind]}{self.figure:g}{within}"
-
-    @cached_property
-    def measured(self) -> IntervalEstimate:
-        return self.group.estimate(self.entry.split, self.entry.metric)
-
-    @property
-    def verdict(self) -> Verdict:
-        kind, within = self.entry.kind, self.entry.within
-        if self.measured.mean is not None and kind == "paper" and within is None:
-            return Verdict.SHOWN
-        accepted = self._accepted_range()
-        if accepted is None:
-            return Verdict.NOT_MEASURED
-        not_above = kind == "at_least" or accepted[0] <= self.figure
-        not_below = kind == "at_most" or self.figure <= accepted[1]
-        if not_above and not_below:
-            bound = within != CONFIDENCE_INTERVAL or kind in {"at_most", "at_least"}
-            return Verdict.HOLDS if bound else Verdict.NOT_CONTRADICTED
-        metric = self.entry.metric
-        less_is_better = (
-            metric == "objective" or metric.startswith(VIOLATION_PREFIX) or is_failure(metric)
-        )
-        better = kind == "paper" and less_is_better and (self.measured.mean or 0.0) < self.figure
-        return Verdict.BETTER if better else Verdict.DIFFERS
-
-    def _accepted_range(self) -> tuple[float, float] | None:
-        """Return the range that must contain the figure, or None without an interval.
-
-        This is the measured interval for `ci`, else the mean plus and minus the tolerance.
-        """
-        within, mean, ends = self.entry.within or 0.0, self.measured.mean, self.measured.interval
-        if within != CONFIDENCE_INTERVAL and mean is not None:
-            if isinstance(within, str):
-                within = float(within.rstrip("% ")) / 100 * abs(self.figure)
-            ends = mean - within, mean + within
-        rounding = ROUNDING * max(1.0, abs(self.figure))
-        return None if ends is None else (ends[0] - rounding, ends[1] + rounding)
-
-    @property
-    def reason(self) -> str:
-        """Return why nothing was measured, or ""."""
-        if self.verdict is not Verdict.NOT_MEASURED:
-            return ""
-        if self.measured.mean is not None:
-            return "there is no interval"
-        if self.measured.nan:
-            return "nan"
-        answered = self.group.statuses.keys() <= MEASURED_STATUSES
-        return "no such number" if answered else status_cell(self.group.statuses).text
+        return _figure(self.entry)
 
 
-def compare_expectations(ledger: Ledger) -> list[ExpectationComparison]:
+def _figure(entry: Expectation) -> float:
+    return float(getattr(entry, entry.kind))
+
+
+def _target(entry: Expectation) -> str:
+    """Return the expected number with its tolerance, such as `≤ 0.22 within ci`."""
+    within = "" if entry.within is None else f" within {format_scalar(entry.within)}"
+    return f"{SIGNS[entry.kind]}{_figure(entry):g}{within}"
+
+
+def compare_expectations(ledger: Ledger) -> list[ExpectedFinding]:
     """Compare each expectation, in file order, with each group it applies to, in plan order."""
     found = seed_groups(ledger)
     entries = map(Expectation.model_validate, ledger.experiment.get("expect") or ())
     return [
-        ExpectationComparison(entry, group)
-        for entry in entries
+        _compare(entry, group, at)
+        for at, entry in enumerate(entries)
         for group in _matching_groups(found, entry)
     ]
+
+
+def _compare(entry: Expectation, group: SeedGroup, at: int) -> ExpectedFinding:
+    measured = group.estimate(entry.split, entry.metric)
+    verdict = _verdict(entry, measured)
+    if verdict is Verdict.NOT_MEASURED:
+        detail, help_ = _reason(group, measured), "see trials.csv for how the trials ended"
+    else:
+        detail = f"expected {_target(entry)}" + (f" ({entry.source})" if entry.source else "")
+        help_ = "find out why it changed, or correct the expectation in the file"
+    return ExpectedFinding(
+        verdict,
+        "expect",
+        *(group.label, group.variant, group.point, entry.split, entry.metric),
+        was=_figure(entry),
+        now=measured.mean,
+        seeds=measured.n,
+        detail=detail,
+        help="" if verdict.good else help_,
+        loc=("expect", at),
+        entry=entry,
+        group=group,
+    )
+
+
+def _verdict(entry: Expectation, measured: IntervalEstimate) -> Verdict:
+    kind, within, figure = entry.kind, entry.within, _figure(entry)
+    if measured.mean is not None and kind == "paper" and within is None:
+        return Verdict.SHOWN
+    accepted = _accepted_range(entry, measured)
+    if accepted is None:
+        return Verdict.NOT_MEASURED
+    not_above = kind == "at_least" or accepted[0] <= figure
+    not_below = kind == "at_most" or figure <= accepted[1]
+    if not_above and not_below:
+        bound = within != CONFIDENCE_INTERVAL or kind in {"at_most", "at_least"}
+        return Verdict.HOLDS if bound else Verdict.NOT_CONTRADICTED
+    less_is_better = entry.metric == "objective" or is_failure(entry.metric)
+    less_is_better |= entry.metric.startswith(VIOLATION_PREFIX)
+    better = kind == "paper" and less_is_better and (measured.mean or 0.0) < figure
+    return Verdict.BETTER if better else Verdict.DIFFERS
+
+
+def _accepted_range(entry: Expectation, measured: IntervalEstimate) -> tuple[float, float] | None:
+    """Return the range that must contain the figure, or None without an interval.
+
+    This is the measured interval for `ci`, else the mean plus and minus the tolerance.
+    """
+    within, mean, ends = entry.within or 0.0, measured.mean, measured.interval
+    figure = abs(_figure(entry))
+    if within != CONFIDENCE_INTERVAL and mean is not None:
+        if isinstance(within, str):
+            within = float(within.rstrip("% ")) / 100 * figure
+        ends = mean - within, mean + within
+    rounding = ROUNDING * max(1.0, figure)
+    return None if ends is None else (ends[0] - rounding, ends[1] + rounding)
+
+
+def _reason(group: SeedGroup, measured: IntervalEstimate) -> str:
+    """Return why nothing was measured."""
+    if measured.mean is not None:
+        return "there is no interval"
+    if measured.nan:
+        return "nan"
+    answered = group.statuses.keys() <= MEASURED_STATUSES
+    return "no such number" if answered else status_cell(group.statuses).text
 
 
 def expectation_sheet(ledger: Ledger) -> Sheet:
@@ -201,30 +184,31 @@ def expectation_sheet(ledger: Ledger) -> Sheet:
     return make_sheet("Expected and measured values", rows, NOTE)
 
 
-def comparison_cells(each: ExpectationComparison) -> SheetRow:
+def comparison_cells(each: ExpectedFinding) -> SheetRow:
     """Return the cells on the expected and the measured value, and on the verdict."""
-    entry, found = each.entry, each.measured
-    mean, interval = found.mean, found.interval
-    value: Any = "nan" * bool(found.nan)
-    difference: Any = ""
-    if mean is not None:
-        value = number_cell(mean)
-        difference = SheetCell(format_signed(mean - each.figure), mean - each.figure)
-    ends = SheetCell(" to ".join(map(format_number, interval)), interval[0]) if interval else ""
-    verdict = ": ".join(filter(None, [each.verdict.text, each.reason]))
+    entry, found, difference = each.entry, each.measured, each.difference
+    ends, verdict = found.interval, each.verdict.text
+    if each.verdict is Verdict.NOT_MEASURED:
+        verdict += f": {each.detail}"
     return [
         ("expected", SheetCell(f"{SIGNS[entry.kind]}{each.figure:g}", each.figure)),
-        ("measured", value),
-        ("95 % interval", ends),
+        ("measured", "nan" * bool(found.nan) if found.mean is None else number_cell(found.mean)),
+        (
+            "95 % interval",
+            SheetCell(" to ".join(map(format_number, ends)), ends[0]) if ends else "",
+        ),
         ("n", found.n),
-        ("difference", difference),
+        (
+            "difference",
+            "" if difference is None else SheetCell(format_signed(difference), difference),
+        ),
         ("verdict", SheetCell(verdict, tone=each.verdict.tone)),
         ("within", entry.within),
         ("source", entry.source),
     ]
 
 
-def count_verdicts(found: Iterable[ExpectationComparison]) -> list[tuple[str, int, str]]:
+def count_verdicts(found: Iterable[Finding]) -> list[tuple[str, int, str]]:
     """Return each verdict with its count and tone, failed ones first."""
     count = Counter(each.verdict for each in found)
     return [(verdict.text, count[verdict], verdict.tone) for verdict in Verdict if count[verdict]]
@@ -251,15 +235,13 @@ def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator
 def warn_unmet_expectations(ledger: Ledger) -> list[Diagnostic]:
     """Return a W501 for each expectation from which some group differs."""
     found = []
-    for every in group_by(compare_expectations(ledger), lambda each: id(each.entry)).values():
+    for every in group_by(compare_expectations(ledger), lambda each: each.loc).values():
         apart = [each for each in every if each.verdict is Verdict.DIFFERS]
         if apart:
-            first, entry, group = apart[0], apart[0].entry, apart[0].group
-            about = ", ".join(filter(None, [group.variant, format_point(group.point), entry.split]))
-            measured = format_number(
-                math.nan if first.measured.mean is None else first.measured.mean
-            )
+            first = apart[0]
+            about = ", ".join(filter(None, [first.variant, format_point(first.point), first.split]))
+            measured = format_number(math.nan if first.now is None else first.now)
             others = f", and {len(apart)} of {len(every)} rows differ" if len(every) > 1 else ""
-            message = f"'{entry.metric}' of '{entry.algorithm}' is {measured} ({about}), expected: "
-            found.append(Diagnostic("W501", f"{message}{first.target}{others}"))
+            message = f"'{first.metric}' of '{first.algorithm}' is {measured} ({about}), expected: "
+            found.append(Diagnostic("W501", f"{message}{_target(first.entry)}{others}"))
     return found

@@ -20,10 +20,10 @@ from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report.answer_text import answer_sentences, best_sheet, incomplete_notes
 from ratecli.report.certificates import certificate_sheet
+from ratecli.report.check.findings import Verdict
 from ratecli.report.expectations import (
     NOTE,
-    ExpectationComparison,
-    Verdict,
+    ExpectedFinding,
     compare_expectations,
     comparison_cells,
     count_verdicts,
@@ -204,7 +204,7 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
 def render_joined(folders: Sequence[Path], place: Path) -> str:
     """Render the page; `place` is the path it will have."""
     experiments: list[SheetRow] = []
-    compared: list[tuple[SheetCell, ExpectationComparison]] = []
+    compared: list[tuple[SheetCell, ExpectedFinding]] = []
     statuses: Counter[str] = Counter()
     for folder in dict.fromkeys(folders):
         ledger, error = _read_results(folder)
@@ -256,7 +256,7 @@ def _experiment_row(name: SheetCell, ledger: Ledger, error: SheetCell | None) ->
     ]
 
 
-def _figure_row(name: SheetCell, result: ExpectationComparison) -> SheetRow:
+def _figure_row(name: SheetCell, result: ExpectedFinding) -> SheetRow:
     """Return the row of an expected figure."""
     group, metric = result.group, result.entry.metric
     about = [f"{metric} of {group.name}", format_point(group.point), result.entry.split]

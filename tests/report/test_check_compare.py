@@ -10,11 +10,16 @@ from synthetic_ledger import texts
 
 from ratecli.rates.metrics import Direction
 from ratecli.report.check import compare, settings
-from ratecli.report.check.findings import CheckReport, Finding, check_summary, findings_sheet
+from ratecli.report.check.findings import (
+    CheckReport,
+    Finding,
+    Verdict,
+    check_summary,
+    findings_sheet,
+)
 from ratecli.report.check.reference import PinnedTrials
 from ratecli.report.check.results import seed_notes
 from ratecli.report.check.statistics import SeedDesign
-from ratecli.report.expectations import Verdict
 from ratecli.report.frame import estimate_share
 from ratecli.solvers.majorize.solver import Majorize
 

@@ -2,14 +2,15 @@
 
 import csv
 import io
+import math
 
 import pytest
 from synthetic_ledger import measured, planned, texts
 
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
+from ratecli.report.check.findings import Verdict
 from ratecli.report.expectations import (
-    Verdict,
     compare_expectations,
     expectation_sheet,
     warn_unmet_expectations,
@@ -78,14 +79,14 @@ def test_verdicts_that_fail_a_check():
     ("said", "errors", "expected"),
     [
         ({"paper": 0.4, "within": "ci"}, (0.4,), ("not measured", "there is no interval")),
-        ({"value": 1, "within": 1e300}, (float("inf"), 0.5), ("differs", "")),
+        ({"value": 1, "within": 1e300}, (math.inf, 0.5), ("differs", "expected = 1 within 1e+300")),
         ({"at_most": 1}, (float("nan"),), ("not measured", "nan")),
         ({"variant": "mein", "at_most": 1}, (0.4, 0.6), ("not measured", "no such number")),
     ],
 )
 def test_values_that_cannot_be_judged(said, errors, expected):
     (found,) = compare_expectations(ledger_of(entry(**said), errors=errors))
-    assert (found.verdict, found.reason) == expected
+    assert (found.verdict, found.detail) == expected
 
 
 def test_without_a_variant_all_are_compared():
@@ -102,7 +103,7 @@ def test_only_matching_sweep_points_are_compared():
     results = {failed.key: TrialResult(failed.key, "error", "E501: ...")}
     said = {"experiment": {"expect": [entry(at_most=1)]}}
     (found,) = compare_expectations(Ledger([failed], results, said))
-    assert (found.verdict, found.reason) == ("not measured", "error 1")
+    assert (found.verdict, found.detail) == ("not measured", "error 1")
     plan = [planned("fit", 0, kappa=k, dataset=d) for k in (0.5, 1.0) for d in ("a", "b")]
     results = {t.key: measured(t, {("main", "test"): {"error": 0.1}}) for t in plan}
 

@@ -26,10 +26,9 @@ import pandas as pd
 from ratecli.config.base import SOLUTION_RATE
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates.metrics import Direction
-from ratecli.report.check.findings import Finding
+from ratecli.report.check.findings import Finding, Verdict
 from ratecli.report.check.reference import PinnedTrials
 from ratecli.report.check.statistics import MeanDifference, SeedDesign, mean_differences
-from ratecli.report.expectations import Verdict
 from ratecli.report.groups import CONCLUSIVE
 
 FINISHED = CONCLUSIVE | {"diverged"}

@@ -9,13 +9,13 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
 from ratecli.errors import Diagnostic, Loc
 from ratecli.ledger.records import VIOLATION_PREFIX
-from ratecli.report.expectations import Verdict
 from ratecli.report.sheet import (
     Sheet,
     SheetCell,
@@ -27,7 +27,47 @@ from ratecli.report.sheet import (
     number_cell,
 )
 
+NOT_JUDGED = "not judged"
+"""Shown in place of a verdict for a paper's figure without a tolerance."""
 FindingSource = Literal["reference", "expect", "run"]
+
+
+class Verdict(StrEnum):
+    """The result of a comparison with an expected or a pinned number, in display order.
+
+    `SHOWN` is a paper's figure displayed without a verdict.
+    """
+
+    NOT_COMPARED = "not compared"
+    DIFFERS = "differs"
+    NOT_MEASURED = "not measured"
+    REGRESSED = "regressed"
+    CHANGED = "changed"
+    IMPROVED = "improved"
+    BETTER = "better"
+    NOT_CONTRADICTED = "not contradicted"
+    SAME = "same"
+    HOLDS = "holds"
+    SHOWN = ""
+
+    @property
+    def compared(self) -> bool:
+        return self not in {Verdict.NOT_COMPARED, Verdict.NOT_MEASURED}
+
+    @property
+    def good(self) -> bool:
+        """Whether the verdict lets a check pass."""
+        failing = {Verdict.DIFFERS, Verdict.REGRESSED, Verdict.CHANGED}
+        return self.compared and self not in failing
+
+    @property
+    def text(self) -> str:
+        return str(self) or NOT_JUDGED
+
+    @property
+    def tone(self) -> str:
+        """The tone of cells."""
+        return ("good" if self.good else "bad") if self else "none"
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from ratecli.config.base import SOLUTION_RATE
 from ratecli.config.experiment import Experiment
-from ratecli.config.report import Expectation
 from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.filter_stage import LEAST_SHARE_METRIC
 from ratecli.experiment.meta import dataset_metadata
@@ -29,7 +28,7 @@ from ratecli.report.check.compare import (
     ComparisonTerms,
     compare_points,
 )
-from ratecli.report.check.findings import CheckReport, Finding
+from ratecli.report.check.findings import CheckReport, Finding, Verdict
 from ratecli.report.check.reference import (
     OBJECTIVE,
     Reference,
@@ -47,7 +46,7 @@ from ratecli.report.check.settings import (
     changed_settings,
     experiment_settings,
 )
-from ratecli.report.expectations import Verdict, compare_expectations
+from ratecli.report.expectations import compare_expectations
 from ratecli.report.groups import group_by
 from ratecli.report.sheet import format_point
 
@@ -75,7 +74,9 @@ def check_results(
     notes: list[Diagnostic] = []
     versions: dict[str, tuple[str, str]] = {}
     if ledger is not None:
-        found += expectation_findings(ledger, experiment.expect)
+        found += [
+            each for each in compare_expectations(ledger) if each.verdict is not Verdict.SHOWN
+        ]
         if known is not None:
             changes = changed_settings(known.settings, experiment_settings(ledger.experiment))
             data = changed_data(changes, known.data, dataset_digests(ledger))
@@ -210,29 +211,6 @@ def inconclusive_findings(ledger: Ledger, run: str) -> Iterator[Finding]:
         detail = f"{1 + len(others)} of {planned} trials {ended}, the first at {where}"
         help_ = f"`{run}` runs missing trials and retries failed ones"
         yield Finding(against="run", algorithm=label, detail=detail, help=help_)
-
-
-def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iterator[Finding]:
-    """Yield the findings for expectations, by entry, then by group of trials."""
-    for each in compare_expectations(ledger):
-        entry, group, verdict = each.entry, each.group, each.verdict
-        if verdict is Verdict.SHOWN:
-            continue
-        detail, help_ = each.reason, "see trials.csv for how the trials ended"
-        if verdict.compared:
-            detail = f"expected {each.target}" + (f" ({entry.source})" if entry.source else "")
-            help_ = "find out why it changed, or correct the expectation in the file"
-        yield Finding(
-            verdict,
-            "expect",
-            *(group.label, group.variant, group.point, entry.split, entry.metric),
-            was=each.figure,
-            now=each.measured.mean,
-            seeds=each.measured.n,
-            detail=detail,
-            help="" if verdict.good else help_,
-            loc=("expect", entries.index(entry)),
-        )
 
 
 def seed_notes(was: set[int], now: set[int], found: Iterable[Finding]) -> list[Diagnostic]:
