@@ -40,9 +40,9 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.options import option_names, solver_class
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
-    CONSTRAINT_TOLERANCE,
     VIOLATION_PREFIX,
     is_no_better,
+    is_violated,
 )
 from ratecli.models.base import Array, Features
 
@@ -324,7 +324,7 @@ class RateConstrainedEstimator(MappingParamsEstimator):
         broken = [
             f"'{name}' by {amount:.3g}"
             for name, amount in self.violations_.items()
-            if amount > CONSTRAINT_TOLERANCE
+            if is_violated(amount, undefined=False)
         ]
         undefined = [f"'{name}'" for name, amount in self.violations_.items() if isnan(amount)]
         if broken:

@@ -32,7 +32,7 @@ from ratecli.files import (
     report_write_errors,
     write_failed_error,
 )
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE, FILTERS_KEY, PlannedTrial, TrialResult
+from ratecli.ledger.records import FILTERS_KEY, PlannedTrial, TrialResult, is_violated
 from ratecli.models.storage import loads
 from ratecli.rates.syntax import quote, value_text
 from ratecli.runner.trial import run_trial
@@ -267,7 +267,7 @@ def why_unusable(algorithm: str, disclosed: float | None, limit: float, ending: 
     """
     if disclosed is None:
         return f"{algorithm} found no filter: {ending}"
-    if disclosed <= limit + CONSTRAINT_TOLERANCE:
+    if not is_violated(disclosed, limit):
         return ""
     return (
         f"the output of {algorithm} shifts the probability of a row's group by up to "
@@ -398,7 +398,7 @@ def _filter_warnings(report: Mapping[str, Any]) -> Iterator[Diagnostic]:
         hint = "allow more, or add columns that are related to the groups"
         yield Diagnostic("W407", message, hint)
     yield from few_kept_warning(train["kept"], "--kept 0.3 with balanced_tree or qp_proxy")
-    if test is not None and test["disclosivity"] > limit + CONSTRAINT_TOLERANCE:
+    if test is not None and is_violated(test["disclosivity"], limit, undefined=False):
         message = (
             f"disclosivity is {test['disclosivity']:.4f} on held-out rows, above the limit of "
             f"{limit:g}, which holds on the training rows only"

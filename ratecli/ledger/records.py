@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -105,9 +106,12 @@ CONSTRAINT_TOLERANCE = 1e-6
 """Largest violation, in units of the constraint, that counts as satisfied: it is rounding."""
 
 
-def is_violated(violation: float) -> bool:
-    """Return whether a violation is more than rounding, or undefined."""
-    return not violation <= CONSTRAINT_TOLERANCE
+def is_violated(violation: float, limit: float = 0.0, *, undefined: bool = True) -> bool:
+    """Return whether a value is above a limit by more than rounding.
+
+    An undefined value (NaN) counts as violated if `undefined`.
+    """
+    return violation > limit + CONSTRAINT_TOLERANCE or (undefined and math.isnan(violation))
 
 
 VIOLATION_PREFIX = "violation."

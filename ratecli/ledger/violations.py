@@ -9,7 +9,12 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from scipy.special import chdtri, ndtr, ndtri, stdtrit
 
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE, NEW_DATA_KEY, TrialResult
+from ratecli.ledger.records import (
+    CONSTRAINT_TOLERANCE,
+    NEW_DATA_KEY,
+    TrialResult,
+    is_violated,
+)
 from ratecli.models.base import Array
 
 SMALLEST_WIDTH = 1e-12
@@ -118,7 +123,7 @@ class ViolationSample:
     @property
     def _satisfied(self) -> float:
         """The share of test sets on which the constraint is satisfied."""
-        held = [each.value <= CONSTRAINT_TOLERANCE for each in self.trials]
+        held = [not is_violated(each.value) for each in self.trials]
         return sum(held) / len(held)
 
     @cached_property

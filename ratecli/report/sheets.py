@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE, FILTER_STAGE_PREFIX, VIOLATION_PREFIX
+from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX, is_violated
 from ratecli.ledger.view import Ledger
 from ratecli.report.groups import (
     SeedGroup,
@@ -142,7 +142,7 @@ def _violation_cell(groups: Sequence[SeedGroup], split: str, name: str) -> Sheet
     share = f" ({satisfied}/{trials})" if trials > 1 else ""
     text = f"{check_mark(satisfied, trials)} {amount}{share}"
     tone = share_tone(satisfied, trials)
-    harmless = found.mean is not None and found.mean <= CONSTRAINT_TOLERANCE
+    harmless = found.mean is not None and not is_violated(found.mean)
     return SheetCell(text, found.mean, "" if harmless and tone != "good" else tone)
 
 

@@ -30,7 +30,7 @@ from ratecli.files import (
     write_failed_error,
 )
 from ratecli.ledger.locks import REPORT_LOCK_FILE, lock_report
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, PlannedTrial
+from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial, is_violated
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.render import terminal_safe
@@ -230,7 +230,7 @@ def _trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dic
                 metric.removeprefix(VIOLATION_PREFIX): None if math.isnan(value) else value
                 for (split, metric), value in numbers.items()
                 if split == "test" and metric.startswith(VIOLATION_PREFIX)
-                if not value <= CONSTRAINT_TOLERANCE
+                if is_violated(value)
             }
             for variant, numbers in ledger.numbers(trial).items()
         }

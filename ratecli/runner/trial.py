@@ -21,13 +21,13 @@ from ratecli.experiment.plan import TrialSpec
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTANT_NAME_KEY,
-    CONSTRAINT_TOLERANCE,
     EFFECTIVE_ROWS_KEY,
     GROUP_RATES_KEY,
     NEW_DATA_KEY,
     UNDEFINED_CONSTANT_KEY,
     MeasuredValue,
     TrialResult,
+    is_violated,
     random_stream,
 )
 from ratecli.models.base import Classifier
@@ -502,7 +502,7 @@ class Trial:
                 answers = np.full(len(sample), constant)
                 predictions = Predictions(answers, answers, answers)
                 objective, *violations = self._values(goals, split, predictions)
-                violated = any(violation > CONSTRAINT_TOLERANCE for violation in violations)
+                violated = any(is_violated(each, undefined=False) for each in violations)
                 may_violate = (ignores and minimizes) or sample.label_range is not None
                 allowed = may_violate or not violated
                 if allowed and objective < best.get(split, (math.inf,))[0]:
@@ -557,7 +557,7 @@ def solution_status(
     missed = [
         f"'{name}' " + ("(undefined)" if math.isnan(value) else f"by {value:.3g}")
         for name, value in violations.items()
-        if not value <= CONSTRAINT_TOLERANCE
+        if is_violated(value)
     ]
     if case.solver.role != "ignores" and missed:
         reason = f"{main} violates {', '.join(missed)} on {where}"

@@ -14,13 +14,13 @@ from ratecli.experiment.filter_stage import is_filter
 from ratecli.experiment.options import solver_class
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
-    CONSTRAINT_TOLERANCE,
     EFFECTIVE_ROWS_KEY,
     FILTERS_KEY,
     VIOLATION_PREFIX,
     PlannedTrial,
     TrialResult,
     is_no_better,
+    is_violated,
     undefined_constraints,
     undefined_text,
 )
@@ -59,14 +59,14 @@ def violation_warnings(
             for name, metric in trial.metrics.items():
                 train = values.get((main, "train", metric), math.nan)
                 test = values.get((main, "test", metric), math.nan)
-                satisfied = train <= CONSTRAINT_TOLERANCE and not math.isnan(test)
+                satisfied = not is_violated(train) and not math.isnan(test)
                 if result and name.startswith(VIOLATION_PREFIX) and satisfied:
                     known = measured_violation(result, main, metric, test, trial.seed)
                     constraint = name.removeprefix(VIOLATION_PREFIX)
                     found[constraint][repr(trial.point)].append(known)
         for constraint, points in found.items():
             kept = [each for trials in points.values() for each in trials]
-            broken = [each.value for each in kept if each.value > CONSTRAINT_TOLERANCE]
+            broken = [each.value for each in kept if is_violated(each.value)]
             if broken and not all(ViolationSample(each).keeps_level for each in points.values()):
                 message = (
                     f"'{label}' violates '{constraint}' on the test set in "

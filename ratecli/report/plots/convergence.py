@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from ratecli.config.report import ConvergencePlot
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE
+from ratecli.ledger.records import is_violated
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.groups import group_by
 from ratecli.report.plots.canvas import (
@@ -61,7 +61,7 @@ def convergence_curves(ledger: Ledger, x: str, selection: PlotSelection) -> list
         curves = []
         for seeds in group_by(traces, lambda pair: repr(pair[0].point)).values():
             objective, violation = (align_traces([rows for _, rows in seeds], x, y) for y in LABELS)
-            violation = violation.mask(violation <= CONSTRAINT_TOLERANCE, 0.0)
+            violation = violation.where(violation.map(is_violated), 0.0)
             curve = ConvergenceCurve(label, position, at=seeds[0][0].point)
             curves.append(replace(curve, objective=objective, violation=violation))
         found += distinguish_lines(curves)
