@@ -36,8 +36,7 @@ from ratecli.api.fitting import (
 from ratecli.api.goals import ConstraintSpec, FitSpec, shared_arguments
 from ratecli.api.rows import InputRows, check_indices, known_labels, sensitive_hints
 from ratecli.datasets.logged import DECISION_WORDS
-from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.options import option_names, solver_class
+from ratecli.experiment.options import option_names
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     VIOLATION_PREFIX,
@@ -254,14 +253,6 @@ class RateConstrainedEstimator(MappingParamsEstimator):
         raise NotImplementedError
 
     def _fit_spec(self) -> FitSpec:
-        if self.holds not in {"train", "new_rows"}:
-            raise ValueError(f"holds is {self.holds!r} instead of 'train' or 'new_rows'")
-        if self.safety is None and solver_class(self.solver).needs_safety_test:
-            message = f"'{self.solver}' requires a safety test"
-            raise FaultError(Diagnostic("E102", message, 'for example safety={"delta": 0.05}'))
-        if self.holds == "new_rows" and solver_class(self.solver).role != "enforces":
-            message = f"'holds' of '{self.solver}' has no effect: it enforces no constraint"
-            raise FaultError(Diagnostic("E104", message, "leave it out"))
         options = dict(self.solver_options or {})
         if self.estimator is not None:
             if "model" in options:
@@ -309,7 +300,12 @@ class RateConstrainedEstimator(MappingParamsEstimator):
             self._doubt(kind if chosen == "estimate" else f"{chosen} {kind}")
         constant = (ending.info.get(BEST_CONSTANT_KEY) or {}).get("train")
         if constant is not None and is_no_better(self.objective_, constant):
-            self._doubt_objective(constant, chosen)
+            decision = "prediction" if chosen == "estimate" else "decision"
+            message = (
+                f"in training, the {chosen} model is no better than a constant {decision}: "
+                f"objective {self.objective_:.4g} against {constant:.4g}"
+            )
+            issue_warnings([message])
 
     def _chosen(self, names: Sequence[str]) -> str:
         if self.variant == AUTO:
@@ -337,15 +333,6 @@ class RateConstrainedEstimator(MappingParamsEstimator):
             )
         if not (broken or undefined) and self.status_ != "ok":
             issue_warnings([f"{self.solver} ended as {self.status_}: {self.reason_}"])
-
-    def _doubt_objective(self, constant: float, chosen: str) -> None:
-        """Warn that the objective is no better than a constant's."""
-        kind = "prediction" if chosen == "estimate" else "decision"
-        message = (
-            f"in training, the {chosen} model is no better than a constant {kind}: objective "
-            f"{self.objective_:.4g} against {constant:.4g}"
-        )
-        issue_warnings([message])
 
 
 def seed_from_random_state(random_state: Any) -> int:

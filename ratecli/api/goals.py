@@ -116,23 +116,26 @@ class FitSpec:
             untested = {} if self.safety is None else {"safety": {"test": False}}
             loss = {} if self.label_range is None else {"loss": "squared"}
             others.append({UNCONSTRAINED: untested | loss})
-        options = named_estimators(self.options or {})
+        options = dict(named_estimators(self.options or {}))
         if isinstance(model := options.get("model"), Mapping) and SCORE_MODEL in model:
             message = "an estimator has no existing scores: its model is fitted"
             hint = "use ratecli.run, with `scores` in a data set of the experiment"
             raise FaultError(Diagnostic("E104", message, hint))
+        own = {"holds": None if self.holds == "train" else self.holds, "level": self.level}
+        options |= {name: value for name, value in own.items() if value is not None}
+        goals = {
+            "objective": self.objective,
+            "groups": self.groups or {},
+            "constraints": rules,
+            "metrics": self.metrics,
+        }
         content: dict[str, Any] = {
             "name": "fit",
             "datasets": {ROWS_DATASET: {"path": "rows.csv"}},
-            "objective": _on_one_line(self.objective),
-            "groups": {name: _on_one_line(text) for name, text in (self.groups or {}).items()},
-            "constraints": {name: _on_one_line(text) for name, text in rules.items()},
+            **{key: _on_one_line(value) for key, value in goals.items()},
             "sweep": {name: [value] for name, value in (self.parameters or {}).items()},
             "regularization": {"l2": self.l2},
-            "holds": self.holds,
-            "level": self.level,
             "algorithms": [{self.algorithm: options}, *others],
-            "metrics": {name: _on_one_line(text) for name, text in self.metrics.items()},
         }
         content |= {} if self.deployed is None else {"deployed": {"column": self.deployed}}
         content |= {} if self.safety is None else {"safety": self.safety}
@@ -141,6 +144,7 @@ class FitSpec:
             ("regularization",): "l2",
             ("algorithms",): "solver",
             ("algorithms", 0, self.algorithm): f"options of {self.algorithm}",
+            **{("algorithms", 0, self.algorithm, name): name for name in own},
         }
         if not isinstance(self.constraints, Mapping):
             places |= {("constraints", name): f"constraints[{k}]" for k, name in enumerate(rules)}
@@ -153,8 +157,11 @@ def shared_arguments(estimator: Any) -> dict[str, Any]:
     return {each.name: params[each.name] for each in fields(FitSpec) if each.name in params}
 
 
-def _on_one_line(text: Any) -> Any:
-    return " ".join(text.splitlines()).strip() if isinstance(text, str) else text
+def _on_one_line(rule: Any) -> Any:
+    """Return a rule, or several by name, without line breaks."""
+    if isinstance(rule, Mapping):
+        return {name: _on_one_line(text) for name, text in rule.items()}
+    return " ".join(rule.splitlines()).strip() if isinstance(rule, str) else rule
 
 
 @dataclass(frozen=True)

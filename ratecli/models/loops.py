@@ -136,15 +136,14 @@ def add_leaf_values(
 ) -> None:
     """Add the values of the leaves that n rows reach to `sums` (n, Q), one tree after the other.
 
-    `columns` is (n, C), `nodes` as `models.trees.NODE`, the others are fields of `TreeEnsemble`.
-    Four rows go through a tree together: the processor need not wait for one comparison to start
-    the next.
+    `columns` is (n, C) with n a multiple of 4, `nodes` as `models.trees.NODE`, the others are
+    fields of `TreeEnsemble`. Four rows go through a tree together: the processor need not wait for
+    one comparison to start the next.
     """
     for start in range(0, len(columns), ROW_BLOCK):
         end = min(start + ROW_BLOCK, len(columns))
-        fours = end - (end - start) % 4
         for root in roots:
-            for i in range(start, fours, 4):
+            for i in range(start, end, 4):
                 a, b, c, d = root, root, root, root
                 moved = True
                 while moved:
@@ -159,10 +158,3 @@ def add_leaf_values(
                     sums[i + 1, k] += values[b, k]
                     sums[i + 2, k] += values[c, k]
                     sums[i + 3, k] += values[d, k]
-            for i in range(fours, end):
-                a, moved = root, True
-                while moved:
-                    e = next_node(columns, i, nodes, sets, a)
-                    moved, a = e != a, e
-                for k in range(sums.shape[1]):
-                    sums[i, k] += values[a, k]

@@ -207,15 +207,16 @@ class TreeEnsemble:
         # compiles, or loads compiled code
         from ratecli.models.loops import add_leaf_values  # noqa: PLC0415
 
-        sums = np.tile(self.start, (X.shape[0], 1))
-        step = max(1, BLOCK_ENTRIES // max(len(self.layout.levels), 1))
-        for first in range(0, X.shape[0], step):
-            own = slice(first, first + step)
-            columns = self.layout.columns(X[own])
+        n, count = X.shape[0], len(self.layout.levels)
+        sums = np.tile(self.start, (n + -n % 4, 1))  # four rows go through a tree together
+        step = max(4, BLOCK_ENTRIES // max(count, 1) // 4 * 4)
+        for first in range(0, n, step):
+            columns = self.layout.columns(X[first : first + step])
             if self.rounded:
                 with np.errstate(over="ignore"):
                     columns = columns.astype(np.float32)
-            rows = np.zeros((len(columns), max(columns.shape[1], 1)))
-            rows[:, : columns.shape[1]] = columns
-            add_leaf_values(rows, self.roots, self._nodes, self.sets, self.values, sums[own])
-        return sums
+            own = sums[first : first + step]
+            rows = np.zeros((len(own), max(count, 1)))
+            rows[: len(columns), :count] = columns
+            add_leaf_values(rows, self.roots, self._nodes, self.sets, self.values, own)
+        return sums[:n]

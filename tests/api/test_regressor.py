@@ -107,7 +107,7 @@ def test_a_safety_test_certifies_errors(debts):
         ({"constraints": "positive_rate <= 0.5"}, "rates of numbers: mean_error and mse"),
         ({"solver": "mixture"}, "needs labels of two classes, not numbers"),
         ({"solver": "unconstrained"}, 'unconstrained: {"loss": "squared"}, least_squares'),
-        ({"solver": "seldonian"}, "requires a safety test"),
+        ({"solver": "seldonian"}, "trains for a safety test"),
         ({"label_range": (0, 50)}, "y has values outside of label_range, 0 to 50"),
     ],
 )
