@@ -23,7 +23,7 @@ from ratecli.datasets.text_format import how_to_set
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.files import CERTIFICATES_FILE, ENCODER_FILE, LEDGER_FILE, atomic_write
 from ratecli.ledger.records import PlannedTrial, random_stream
-from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.base import Classifier, Features
 from ratecli.models.policy import SoftmaxPolicy
 from ratecli.models.proxies import ProxyFilter, SampledFilter
 from ratecli.sampling.deployed import load_classifier, read_model_file
@@ -43,8 +43,7 @@ def encoder_json(
 
     `names` are the file names of the variants, `models` their contents, and `violations` by how
     much each violates constraints on the test set, None where one is undefined. `predicts` is the
-    label and its positive value. The result is empty if the trial was run by an old version of
-    ratecli, which did not store encodings.
+    label and its positive value. The result is empty without an encoding.
     """
     if not encoding:
         return {}
@@ -138,7 +137,6 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         E104 for a variant that cannot be selected, E411 if features are not encoded from columns or
         rows have several levels.
     """
-    record, intact = None, False
     with read_errors(str(path)):
         is_folder = path.is_dir()
         if not path.exists() and (path.absolute().parent.parent / LEDGER_FILE).is_file():
@@ -147,36 +145,30 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
                 "has none: its status and reason are in trials.csv beside them"
             )
             check_is_file(str(path), path, way)
-    if is_folder:
-        record, intact = _read_record(path)
-        path = path / _choose_variant(record, path, variant)
-    elif variant is not None:
+    if variant is not None and not is_folder:
         message = f"'--variant' needs the folder of a trial, and '{path}' is not one"
         raise FaultError(Diagnostic("E104", message, "leave out '--variant', or give the folder"))
+    folder = path if is_folder else path.parent
+    if is_folder:
+        path = folder / _choose_variant(_read_record(folder), folder, variant)
     blob = read_model_file(str(path), path)
     classifier = load_classifier(str(path), blob)
     if isinstance(classifier, SoftmaxPolicy):
         message = f"'{path}' is a policy for episodes and cannot be applied to the rows of a table"
         way = "in Python: ratecli.load_results(FOLDER).model(ALGORITHM).chances(states)"
         raise FaultError(Diagnostic("E411", message, way))
-    if record is None:
-        record, intact = _read_record(path.parent)
-    hint = "copy both from the folder of one trial"
-    sha256 = hashlib.sha256(blob).hexdigest()
+    record, sha256 = _read_record(folder), hashlib.sha256(blob).hexdigest()
     same = [entry for entry in record.models if entry.sha256 == sha256]
     if not same:
         message = f"the '{ENCODER_FILE}' beside '{path}' describes other models"
+        hint = "copy both from the folder of one trial"
         raise FaultError(Diagnostic("E404", message, hint))
     try:
         encoding = encoding_for_tables(record.model_extra, str(path))
+        if classifier.width != (width := len(encoding.encoder.names)):
+            raise ValueError(f"it makes {width} of {classifier.width} features")  # noqa: TRY301
     except ValueError as error:
-        raise _broken_file(path.parent / ENCODER_FILE, str(error)) from None
-    width = len(encoding.encoder.names)
-    if classifier.width != width:
-        message = f"'{path}' takes {classifier.width} features, and '{ENCODER_FILE}' makes {width}"
-        raise FaultError(Diagnostic("E404", message, hint))
-    if not intact:
-        raise _broken_file(path.parent / ENCODER_FILE, "it was changed: its checksum differs")
+        raise _broken_file(folder / ENCODER_FILE, str(error)) from None
     named = next((entry for entry in same if entry.file == path.name), same[0])
     return StoredModel(
         str(path),
@@ -214,38 +206,40 @@ class _TrialRecord(BaseModel):
     sha256: str = ""
 
 
-def _read_record(folder: Path) -> tuple[_TrialRecord, bool]:
-    """Read the trial's encoder.json, without checking its description of the features.
-
-    Also return whether it is as it was written.
-    """
+def _read_record(folder: Path) -> _TrialRecord:
+    """Read the trial's encoder.json, without checking its description of the features."""
     path = folder / ENCODER_FILE
+    if not path.exists():
+        _explain_missing_record(folder)
     way = (
         "it describes the features: name a trial's folder, results/NAME/models/TRIAL, or copy it "
-        "along with a model; if an older ratecli ran the trials, run them again with --fresh"
+        "along with a model"
     )
-    if (folder / CERTIFICATES_FILE).is_file() and not path.exists():
+    check_is_file(str(path), path, way)
+    try:
+        content = json.loads(read_model_file(str(path), path))
+        record = _TrialRecord.model_validate(content)
+    except (ValueError, RecursionError):
+        raise _broken_file(path, "its list of models is not valid") from None
+    if record.sha256 != _content_sha256(content):
+        raise _broken_file(path, "it was changed: its checksum differs")
+    return record
+
+
+def _explain_missing_record(folder: Path) -> None:
+    """Raise E405 if a folder has no model for a known reason."""
+    if (folder / CERTIFICATES_FILE).is_file():
         message = f"the trial in '{folder}' has no model: none passed its safety test"
         hint = (
             f"{CERTIFICATES_FILE} there has the bounds: name another trial, or run with more rows, "
             "looser constraints or a larger delta"
         )
         raise FaultError(Diagnostic("E405", message, hint))
-    trials = [
-        file.parent
-        for pattern in (f"models/*/{ENCODER_FILE}", f"*/models/*/{ENCODER_FILE}")
-        for file in sorted(folder.glob(pattern))
-    ]
-    if trials and not path.exists():
-        message = f"'{folder}' has the models of several trials"
-        raise FaultError(Diagnostic("E405", message, f"name one, for example '{trials[0]}'"))
-    check_is_file(str(path), path, way)
-    try:
-        content = json.loads(read_model_file(str(path), path))
-        record = _TrialRecord.model_validate(content)
-        return record, record.sha256 == _content_sha256(content)
-    except (ValueError, RecursionError):
-        raise _broken_file(path, "its list of models is not valid") from None
+    for pattern in (f"models/*/{ENCODER_FILE}", f"*/models/*/{ENCODER_FILE}"):
+        if trials := sorted(folder.glob(pattern)):
+            message = f"'{folder}' has the models of several trials"
+            hint = f"name one, for example '{trials[0].parent}'"
+            raise FaultError(Diagnostic("E405", message, hint))
 
 
 def _broken_file(path: Path, reason: str) -> FaultError:
@@ -325,7 +319,14 @@ def prediction_columns(classifier: Classifier, X: Features, seed: int) -> Predic
         estimates = classifier.estimate(X)
         summary = f"estimates from {estimates.min():g} to {estimates.max():g}"
         return PredictedColumns({"estimate": estimates}, summary)
-    return _decision_columns(scores, chances, seed)
+    yes = random_stream(seed, "predict").random(len(chances)) < chances
+    drawn = int(((chances > 0) & (chances < 1)).sum())
+    summary = f"{yes.sum()} positive, {(~yes).sum()} negative"
+    if drawn:
+        summary += f"; {drawn} of them random, sampled with --seed {seed}"
+    return PredictedColumns(
+        {"score": scores, "chance": chances, "decision": yes.astype(np.int8)}, summary
+    )
 
 
 def _filter_columns(found: ProxyFilter, X: Features, seed: int) -> PredictedColumns:
@@ -338,16 +339,6 @@ def _filter_columns(found: ProxyFilter, X: Features, seed: int) -> PredictedColu
         how = f"sampled with --seed {seed}"
     columns["kept"] = kept.astype(np.int8)
     return PredictedColumns(columns, f"{kept.sum()} of them kept, {how}")
-
-
-def _decision_columns(scores: Array, chances: Array, seed: int) -> PredictedColumns:
-    yes = random_stream(seed, "predict").random(len(chances)) < chances
-    drawn = int(((chances > 0) & (chances < 1)).sum())
-    summary = f"{yes.sum()} positive, {(~yes).sum()} negative"
-    if drawn:
-        summary += f"; {drawn} of them random, sampled with --seed {seed}"
-    decision = yes.astype(np.int8)
-    return PredictedColumns({"score": scores, "chance": chances, "decision": decision}, summary)
 
 
 @dataclass(frozen=True)
