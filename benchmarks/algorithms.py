@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from ratecli.experiment.choices import CHOICES
+from ratecli.experiment.options import CHOICES
 from ratecli.experiment.prepare import prepare
 from ratecli.runner.trial import run_trial
 from ratecli.runner.workers import limit_to_one_thread

@@ -91,7 +91,7 @@ they are random, and the processor time of a trial on `MEASURED_ROWS` rows of te
 
 def choices() -> str:
     """The page about the choice of an algorithm, which ends with a table made of the code."""
-    from ratecli.experiment.choices import CHOICES  # noqa: PLC0415
+    from ratecli.experiment.options import CHOICES  # noqa: PLC0415
 
     heads = ["algorithm", "chosen", "model", "uses groups", "random decisions", "limits"]
     heads += [f"{n:,}" for n in MEASURED_ROWS]

@@ -19,11 +19,12 @@ from ratecli.api.goals import FitSpec
 from ratecli.apply.predict import prediction_columns
 from ratecli.apply.table_filter import (
     MAIN_VARIANT,
+    check_disclosivity,
     empty_group_warning,
-    filter_goals,
     filter_options,
     why_unusable,
 )
+from ratecli.experiment.filter_stage import filter_goals
 from ratecli.models.base import Array
 from ratecli.models.proxies import ProxyFilter
 from ratecli.sampling.summaries import few_kept_warning
@@ -141,7 +142,7 @@ class BalancedFilter(MappingParamsEstimator):
 
     def _fit_spec(self, by: Sequence[str], *, encode: bool) -> FitSpec:
         options = filter_options(self.algorithm, self.kept) | dict(self.solver_options or {})
-        goals = filter_goals(by, float(self.disclosivity))
+        goals = filter_goals(by, check_disclosivity(float(self.disclosivity)))
         goals |= {} if self.objective is None else {"objective": self.objective}
         drop = [name for name in self.drop if name not in by]
         return FitSpec(

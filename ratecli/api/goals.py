@@ -15,7 +15,7 @@ from ratecli.config.experiment import read_experiment
 from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import Case
 from ratecli.experiment.reading import ExperimentReader, ParsedRules
-from ratecli.experiment.slice_columns import SliceColumns
+from ratecli.sampling.slice_columns import SliceColumns
 from ratecli.solvers.oracles.choice import named_estimators
 from ratecli.solvers.oracles.model_names import SCORE_MODEL
 

@@ -18,8 +18,8 @@ from sklearn.utils.validation import column_or_1d
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import LazyMapping, as_array
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.models.base import Features
+from ratecli.sampling.slice_columns import SliceColumns
 
 SENSITIVE_NAME = "sensitive"
 """Name of a single sensitive feature that has no name."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from ratecli.datasets.files import sha256_of
 from ratecli.datasets.tables import format_of_output, read_table_file, table_bytes
 from ratecli.datasets.text_format import PLAIN, TextFormat
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.experiment.filter_stage import filter_goals
 from ratecli.experiment.prepare import prepare_document
 from ratecli.files import (
     ENCODER_FILE,
@@ -34,7 +35,7 @@ from ratecli.files import (
 )
 from ratecli.ledger.records import FILTERS_KEY, PlannedTrial, TrialResult, is_violated
 from ratecli.models.storage import loads
-from ratecli.rates.syntax import quote, value_text
+from ratecli.rates.syntax import value_text
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.encoding import Encoding
 from ratecli.sampling.summaries import few_kept_warning
@@ -237,26 +238,19 @@ def _experiment(request: FilterRequest) -> dict[str, object]:
         "datasets": {"table": table},
         "algorithms": [{request.algorithm: request.options}],
         "seeds": [request.seed],
-        **filter_goals(request.by, request.disclosivity),
+        **filter_goals(request.by, check_disclosivity(request.disclosivity)),
     }
 
 
-def filter_goals(by: Sequence[str], disclosivity: float) -> dict[str, Any]:
-    """Return objective, constraints and metrics of a filter that balances the columns `by`.
+def check_disclosivity(limit: float) -> float | None:
+    """Return a limit on the disclosivity of a filter, None for 1, which always holds.
 
     Raises E104 for a limit that is no probability.
     """
-    if not 0 <= disclosivity <= 1:
-        message = f"disclosivity must be from 0 to 1, not {disclosivity:g}"
+    if not 0 <= limit <= 1:
+        message = f"disclosivity must be from 0 to 1, not {limit:g}"
         raise FaultError(Diagnostic("E104", message))
-    columns = ", ".join(map(quote, by))
-    over = f"by=({columns})" if len(by) > 1 else f"by={columns}"
-    rule = f"disclosivity({over}) <= {value_text(disclosivity)}"
-    return {
-        "objective": f"imbalance({over})",
-        "constraints": {"secret": rule} if disclosivity < 1 else {},  # a limit of 1 always holds
-        "metrics": {"disclosivity": f"disclosivity({over})", "kept": "positive_rate"},
-    }
+    return limit if limit < 1 else None
 
 
 def why_unusable(algorithm: str, disclosed: float | None, limit: float, ending: str) -> str:

@@ -134,7 +134,7 @@ def complete_datasets(incomplete: str) -> Completions:
 
 
 def complete_templates(incomplete: str) -> Completions:
-    from ratecli.experiment.starters.templates import template_summaries  # noqa: PLC0415
+    from ratecli.experiment.starters.options import template_summaries  # noqa: PLC0415
 
     return _complete(incomplete, lambda: template_summaries() | {"own-data": "Your own table"})
 

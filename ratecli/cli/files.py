@@ -218,8 +218,11 @@ def init(
 
 def _list_starters() -> str:
     from ratecli.experiment.starters.goals import goal_meanings  # noqa: PLC0415
-    from ratecli.experiment.starters.options import OWN_DATA, OWN_DATA_USAGE  # noqa: PLC0415
-    from ratecli.experiment.starters.templates import template_summaries  # noqa: PLC0415
+    from ratecli.experiment.starters.options import (  # noqa: PLC0415
+        OWN_DATA,
+        OWN_DATA_USAGE,
+        template_summaries,
+    )
 
     rows = [*template_summaries().items(), (OWN_DATA, f"Your own table: {OWN_DATA_USAGE}")]
     goals = list(goal_meanings().items())

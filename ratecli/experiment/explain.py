@@ -12,9 +12,14 @@ from ratecli.errors import FaultError
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, case_metrics, references, resolve_goals
 from ratecli.experiment.checks.goals import SHAPE_NAMES, refusal_reason, shorten_text
 from ratecli.experiment.checks.rows import tested_constraints
-from ratecli.experiment.choices import in_order_of_choice, use_and_limits_of, use_of
 from ratecli.experiment.filter_stage import filter_stage_cases
-from ratecli.experiment.options import all_options, solver_class
+from ratecli.experiment.options import (
+    all_options,
+    in_order_of_choice,
+    solver_class,
+    use_and_limits_of,
+    use_of,
+)
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine, bound_text, positive_combination

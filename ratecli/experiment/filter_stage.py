@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from ratecli.config.base import describe_type, invalid_choice
 from ratecli.config.experiment import Experiment
@@ -24,9 +25,8 @@ from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, Shape, constraint_goal, objective_goal
-from ratecli.rates.expression import Expression
-from ratecli.rates.parser import parse_expression
-from ratecli.rates.syntax import Name, NameNode
+from ratecli.rates.parser import parse_constraint, parse_expression
+from ratecli.rates.syntax import value_text
 from ratecli.rates.table import DISCLOSIVITY, IMBALANCE
 from ratecli.sampling.resampling import Holdout
 from ratecli.solvers.base import Solver
@@ -101,13 +101,38 @@ def read_filter(
     solver = _solver(at, stage)
     if stage.balance is None:
         name, objective = "objective", _custom_objective(at, str(stage.objective))
+        leaves = ex.leaves(objective.expression)
+        columns = list(dict.fromkeys(each.column for leaf in leaves for each in leaf.where.atoms))
     else:
         with _errors_in_columns(FILTER, "balance"):
-            name, balanced = IMBALANCE, _columns(at, stage.balance)
-            tree = _column_rate(IMBALANCE, balanced)
-            text = f"{IMBALANCE}(by={ex.by_text(balanced)})"
-            objective = objective_goal(text, rs.resolve(tree, at.scope))
-    rules, measured = _limit_and_metrics(at, stage, objective)
+            name, columns = IMBALANCE, _columns(at, stage.balance)
+            text = filter_goals(columns)["objective"]
+            objective = objective_goal(text, _resolved(at, text))
+    metrics = {f"{FILTER_STAGE_PREFIX}{name}": objective.expression}
+    rule = None
+    try:
+        with _errors_in_columns(FILTER, "disclosivity", key=True):
+            disclosed = _resolved(at, filter_goals(columns)["metrics"][DISCLOSIVITY])
+    except FaultError:
+        # an objective of the user's own may have slices by columns of any kind, of many values
+        if stage.disclosivity is not None:
+            raise
+        metrics[KEPT_METRIC] = _resolved(at, "positive_rate")
+    else:
+        metrics[DISCLOSED_METRIC] = disclosed
+        metrics[KEPT_METRIC] = _resolved(at, "positive_rate")
+        metrics[LEAST_SHARE_METRIC] = _resolved(at, f"min(share, by={ex.by_text(columns)})")
+        if stage.disclosivity is not None:
+            loc = (FILTER, "disclosivity")
+            alpha = at.number(stage.disclosivity, loc, DISCLOSIVITY_RANGE)
+            text = filter_goals(columns, float(alpha))["constraints"][DISCLOSIVITY]
+            parts = rs.constraint_differences(parse_constraint(text), at.scope)
+            rule = constraint_goal(DISCLOSIVITY, text, parts, rs.violation_expression(parts))
+            metrics[VIOLATION_PREFIX + DISCLOSIVITY] = rule.expression
+    take = at.point.get(stage.take, stage.take)
+    if take not in TAKE_CHOICES:
+        with errors_at(FILTER, "take"):
+            raise invalid_choice(take, TAKE_CHOICES)
     case = Case(
         label=FILTER,
         algorithm=stage.name,
@@ -119,37 +144,29 @@ def read_filter(
         point=at.point,
         datasets=pool,
         objective=objective,
-        constraints=rules,
-        metrics={f"{FILTER_STAGE_PREFIX}{name}": objective.expression, **measured},
+        constraints=() if rule is None else (rule,),
+        metrics=metrics,
     )
-    take = at.point.get(stage.take, stage.take)
-    if take not in TAKE_CHOICES:
-        with errors_at(FILTER, "take"):
-            raise invalid_choice(take, TAKE_CHOICES)
     return CaseFilter(case, str(take))
 
 
-def _limit_and_metrics(
-    at: EntryAtPoint, stage: FilterSpec, objective: Goal
-) -> tuple[tuple[Goal, ...], dict[str, Expression]]:
-    """Return the constraint on disclosivity, if there is one, and the metrics of the filter."""
-    # the columns that define the groups, in the order of the objective
-    leaves = ex.leaves(objective.expression)
-    conditions = [condition for leaf in leaves for condition in leaf.where.atoms]
-    columns = list(dict.fromkeys(condition.column for condition in conditions))
-    kept = rs.resolve(parse_expression("positive_rate"), at.scope)
-    disclosed = _disclosed(at, stage, columns)
-    if disclosed is None:
-        return (), {KEPT_METRIC: kept}
-    least = replace(_column_rate("min", columns), arguments=(parse_expression("share"),))
-    metrics = {DISCLOSED_METRIC: disclosed, KEPT_METRIC: kept}
-    metrics[LEAST_SHARE_METRIC] = rs.resolve(least, at.scope)
-    if stage.disclosivity is None:
-        return (), metrics
-    loc = (FILTER, "disclosivity")
-    alpha = float(at.number(stage.disclosivity, loc, DISCLOSIVITY_RANGE))
-    rule = _disclosivity_goal(disclosed, alpha)
-    return (rule,), metrics | {VIOLATION_PREFIX + DISCLOSIVITY: rule.expression}
+def filter_goals(columns: Sequence[str], limit: float | None = None) -> dict[str, Any]:
+    """Return the objective, constraints and metrics of a filter that balances columns, as texts.
+
+    `limit` bounds the disclosivity of the columns.
+    """
+    over = f"by={ex.by_text(columns)}"
+    disclosed = f"{DISCLOSIVITY}({over})"
+    rule = {} if limit is None else {DISCLOSIVITY: f"{disclosed} <= {value_text(limit)}"}
+    return {
+        "objective": f"{IMBALANCE}({over})",
+        "constraints": rule,
+        "metrics": {DISCLOSIVITY: disclosed, "kept": "positive_rate"},
+    }
+
+
+def _resolved(at: EntryAtPoint, text: str) -> ex.Expression:
+    return rs.resolve(parse_expression(text), at.scope)
 
 
 def _solver(at: EntryAtPoint, stage: FilterSpec) -> Solver:
@@ -183,7 +200,7 @@ def _columns(at: EntryAtPoint, balance: Sequence[str]) -> list[str]:
 def _custom_objective(at: EntryAtPoint, text: str) -> Goal:
     """Return the goal of a rule; E308 if it is not a distance of shares from targets."""
     with errors_at(FILTER, "objective"):
-        value = rs.resolve(parse_expression(text), at.scope)
+        value = _resolved(at, text)
         if faults := list(check_goal_splits(value)):
             raise FaultError(faults)
         goal = objective_goal(" ".join(text.split()), value)
@@ -194,21 +211,6 @@ def _custom_objective(at: EntryAtPoint, text: str) -> Goal:
     return goal
 
 
-def _disclosed(at: EntryAtPoint, stage: FilterSpec, columns: Sequence[str]) -> Expression | None:
-    """Return the disclosivity of the columns; None if it is not bounded and cannot be resolved.
-
-    It cannot be resolved if the columns have too many values. The slices of a user's own
-    objective may be of columns of any kind.
-    """
-    try:
-        with _errors_in_columns(FILTER, "disclosivity", key=True):
-            return rs.resolve(_column_rate(DISCLOSIVITY, columns), at.scope)
-    except FaultError:
-        if stage.disclosivity is not None:
-            raise
-        return None
-
-
 @contextmanager
 def _errors_in_columns(*loc: str | int, key: bool = False) -> Iterator[None]:
     """Set the location of errors about columns, which have no span in a rule of the file."""
@@ -217,14 +219,3 @@ def _errors_in_columns(*loc: str | int, key: bool = False) -> Iterator[None]:
     except FaultError as error:
         faults = [replace(fault, loc=loc, key=key, span=None) for fault in error.faults]
         raise type(error)(faults) from None
-
-
-def _disclosivity_goal(disclosed: ex.Expression, alpha: float) -> Goal:
-    """Return the constraint `disclosed <= alpha`."""
-    part = ex.subtract(disclosed, ex.Constant(alpha))
-    text = f"{ex.to_text(disclosed)} <= {alpha:g}"
-    return constraint_goal(DISCLOSIVITY, text, (part,), rs.violation_expression((part,)))
-
-
-def _column_rate(name: str, columns: Sequence[str]) -> NameNode:
-    return NameNode(name, arguments=(), by=tuple(map(Name, columns)))

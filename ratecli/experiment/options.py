@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -155,3 +157,30 @@ def default_options(name: str) -> dict[str, Any]:
 def options_in_key(made: Solver, rules: Mapping[str, str]) -> dict[str, Any]:
     """Return the options for a trial's key; `rules` are the constraints' texts by name."""
     return all_options(made) | {key: rules[name] for key, name in _constraint_options(made).items()}
+
+
+# which algorithm to choose: the table of the docs, `explain`, E308 and `init`
+
+_TABLE = tomllib.loads(Path(__file__).with_name("choices.toml").read_text("utf-8"))
+CHOICES = {name: (row["use"], row["limits"]) for name, row in _TABLE.items()}
+"""What each algorithm is chosen for, as the end of a sentence, and its limits.
+
+Those that serve most purposes come first.
+"""
+
+
+def in_order_of_choice(algorithms: Iterable[str]) -> list[str]:
+    """Sort algorithms as in `CHOICES`, those of other packages last."""
+    order = list(CHOICES)
+    return sorted(algorithms, key=lambda name: order.index(name) if name in order else len(order))
+
+
+def use_and_limits_of(algorithm: str) -> str:
+    """Return what an algorithm is chosen for, and its limits."""
+    limits = f" ({CHOICES[algorithm][1]})" if algorithm in CHOICES else ""
+    return use_of(algorithm) + limits
+
+
+def use_of(algorithm: str) -> str:
+    """Return what an algorithm is chosen for."""
+    return CHOICES[algorithm][0] if algorithm in CHOICES else f"see `ratecli show {algorithm}`"

@@ -32,7 +32,6 @@ from ratecli.experiment.checks.rows import (
 from ratecli.experiment.filter_stage import filter_goal_loc, filter_stage_cases
 from ratecli.experiment.plan import Plan, make_plan
 from ratecli.experiment.reading import DatasetNames, ExperimentReader, ParsedRules
-from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.files import shell_command
 from ratecli.rates.expression import Slice
 from ratecli.sampling.deployed import load_deployed_model
@@ -45,6 +44,7 @@ from ratecli.sampling.rows import (
     load_trial_data,
     slice_columns,
 )
+from ratecli.sampling.slice_columns import SliceColumns
 from ratecli.solvers.oracles.choice import check_probability_classifier, check_regressor
 
 

@@ -42,7 +42,6 @@ from ratecli.experiment.options import (
     value_at_point,
 )
 from ratecli.experiment.safety import EntryAtPoint, SafetyAtPoint
-from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.experiment.tuning import make_settings
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
@@ -54,6 +53,7 @@ from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
 from ratecli.rates.scope import Conditions, LoggedRanges, Scope, check_condition
 from ratecli.rates.syntax import Condition, Relation, SyntaxNode
+from ratecli.sampling.slice_columns import SliceColumns
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import DEFAULT_LEVEL, MarginSpec
 from ratecli.solvers.tuned import Setting

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, json_schema
 from ratecli.config.sweep import sweep_points
-from ratecli.experiment.starters.templates import template_text
+from ratecli.experiment.starters.options import template_text
 
 
 @pytest.mark.parametrize("text", [FULL_FILE, template_text()], ids=["full", "starter"])

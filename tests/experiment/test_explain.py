@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ratecli.errors import FaultError
-from ratecli.experiment.choices import CHOICES
 from ratecli.experiment.explain import explain
+from ratecli.experiment.options import CHOICES
 from ratecli.experiment.prepare import check_available, check_file
 from ratecli.models.linear import Ramp
 from ratecli.models.storage import dumps

@@ -15,7 +15,7 @@ from ratecli.config.document import Document
 from ratecli.datasets.sources import SOURCES
 from ratecli.experiment.registry import list_metrics
 from ratecli.experiment.schema import algorithm_notes, file_schema, option_schemas
-from ratecli.experiment.starters.templates import template_summaries, template_text
+from ratecli.experiment.starters.options import template_summaries, template_text
 from ratecli.solvers.registry import all_algorithms
 
 ROOT = Path(__file__).parents[2]

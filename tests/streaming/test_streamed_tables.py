@@ -28,8 +28,8 @@ from ratecli.datasets.columns import as_array
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.errors import FaultError
-from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.rates.parser import parse_conditions
+from ratecli.sampling.slice_columns import SliceColumns
 from ratecli.streaming import scan, store
 from ratecli.streaming import split as split_module
 from ratecli.streaming.split import CellTable

@@ -14,9 +14,8 @@ from pandas.api.types import is_numeric_dtype
 
 from ratecli.datasets.columns import as_float_array, is_text
 from ratecli.datasets.text_format import TextFormat, other_notation_error, spelled_numbers
-from ratecli.experiment.starters.groups import Groups
+from ratecli.experiment.starters.groups import Groups, format_rows, quoted
 from ratecli.experiment.starters.options import StarterOptions
-from ratecli.experiment.starters.text import format_rows, quoted
 from ratecli.rates.resolve import MIN_ROWS
 from ratecli.rates.sample import Floats
 from ratecli.rates.syntax import SPLITS, is_date

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,17 +16,19 @@ import pandas as pd
 
 from ratecli.datasets.columns import as_array, as_float_array, is_text
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.experiment.starters.options import StarterOptions
-from ratecli.experiment.starters.text import format_counts, format_rows, quoted
 from ratecli.rates.expression import Slice
 from ratecli.rates.resolve import MAX_GROUPS, MIN_ROWS, cut_groups
 from ratecli.rates.sample import Mask
 from ratecli.rates.scope import Conditions
 from ratecli.rates.syntax import Condition, value_text
+from ratecli.sampling.slice_columns import SliceColumns
 
 MAX_NUMBERS = 8
 """Columns of more numbers are cut into groups."""
+
+MAX_COUNTS = 12
+"""Number of values with their rows that are listed."""
 
 
 @dataclass(frozen=True)
@@ -153,3 +156,20 @@ def group_notes(
             smallest = min(groups.rows, key=lambda name: groups.rows[name])
             kept += f", the smallest {groups.conditions[smallest]} ({groups.rows[smallest]})"
         yield kept
+
+
+def format_counts(rows: Mapping[Any, int]) -> str:
+    """List the first values with their numbers of rows, and say how many were left out."""
+    some = list(rows.items())[:MAX_COUNTS]
+    shown = [f"{quoted(name)} ({format_rows(count)})" for name, count in some]
+    more = len(rows) - len(some)
+    return ", ".join(shown + [f"and {more} more"] * bool(more))
+
+
+def format_rows(count: int) -> str:
+    return f"{count} row{'s' * (count != 1)}"
+
+
+def quoted(value: Any) -> str:
+    """Quote a column or value for a message, on one line."""
+    return json.dumps(str(value), ensure_ascii=False)

@@ -9,13 +9,10 @@ from pathlib import Path
 
 from ratecli.datasets.text_format import FORMAT_KEYS
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.experiment.starters.templates import (
-    DEFAULT_TEMPLATE,
-    template_summaries,
-    template_text,
-)
 from ratecli.rates.syntax import parse_number
 
+FOLDER = Path(__file__).parent
+DEFAULT_TEMPLATE = "quickstart"
 OWN_DATA = "own-data"
 """The template that is written for a user's table."""
 OWN_DATA_USAGE = "--data CSV --label COLUMN --group COLUMN"
@@ -132,3 +129,15 @@ class StarterOptions:
 def refusal(message: str, hint: str) -> FaultError:
     """Return an E104."""
     return FaultError(Diagnostic("E104", message, hint))
+
+
+def template_text(template: str = DEFAULT_TEMPLATE) -> str:
+    """Return a commented experiment that runs offline in seconds, for one family of goals."""
+    return (FOLDER / f"{template}.yaml").read_text(encoding="utf-8")
+
+
+def template_summaries() -> dict[str, str]:
+    """Return the summary of each template by name, the default first."""
+    names = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    names.sort(key=lambda name: name != DEFAULT_TEMPLATE)
+    return {name: template_text(name).partition("\n")[0].removeprefix("# ") for name in names}

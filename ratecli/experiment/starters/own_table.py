@@ -31,14 +31,19 @@ from ratecli.datasets.text_format import (
     sniff_notation,
 )
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.choices import use_and_limits_of, use_of
+from ratecli.experiment.options import use_and_limits_of, use_of
 from ratecli.experiment.prepare import prepare_document
 from ratecli.experiment.starters.features import find_features
 from ratecli.experiment.starters.goals import StarterGoal, find_goals
-from ratecli.experiment.starters.groups import Groups, find_groups, group_notes
-from ratecli.experiment.starters.options import Starter, StarterOptions, refusal
-from ratecli.experiment.starters.templates import FOLDER
-from ratecli.experiment.starters.text import format_counts, format_rows, quoted
+from ratecli.experiment.starters.groups import (
+    Groups,
+    find_groups,
+    format_counts,
+    format_rows,
+    group_notes,
+    quoted,
+)
+from ratecli.experiment.starters.options import FOLDER, Starter, StarterOptions, refusal
 from ratecli.rates.sample import Floats
 from ratecli.rates.syntax import quote
 from ratecli.rates.table import MEASURES
