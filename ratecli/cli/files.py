@@ -217,10 +217,10 @@ def init(
 
 
 def _list_starters() -> str:
-    from ratecli.experiment.starters.goals import goal_meanings  # noqa: PLC0415
     from ratecli.experiment.starters.options import (  # noqa: PLC0415
         OWN_DATA,
         OWN_DATA_USAGE,
+        goal_meanings,
         template_summaries,
     )
 

@@ -20,7 +20,7 @@ from ratecli.codes import CODES
 from ratecli.datasets import registry as datasets
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.starters.goals import goal_meanings
+from ratecli.experiment.starters.options import goal_meanings
 from ratecli.ledger.records import STATUSES, VARIANTS
 from ratecli.plugins import (
     OWN_PACKAGE,

@@ -12,9 +12,8 @@ from sklearn.metrics import roc_auc_score
 
 from ratecli.config.experiment import load_experiment
 from ratecli.config.sweep import sweep_points
-from ratecli.experiment.starters.features import _leaks
-from ratecli.experiment.starters.goals import GOALS
-from ratecli.experiment.starters.options import template_summaries, template_text
+from ratecli.experiment.starters.columns import _leaks
+from ratecli.experiment.starters.options import GOALS, template_summaries, template_text
 from ratecli.ledger.view import SAME_TEST_SET
 from ratecli.report.check.statistics import MIN_SEEDS
 

@@ -33,17 +33,23 @@ from ratecli.datasets.text_format import (
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.options import use_and_limits_of, use_of
 from ratecli.experiment.prepare import prepare_document
-from ratecli.experiment.starters.features import find_features
-from ratecli.experiment.starters.goals import StarterGoal, find_goals
-from ratecli.experiment.starters.groups import (
+from ratecli.experiment.starters.columns import (
     Groups,
+    find_features,
     find_groups,
     format_counts,
     format_rows,
     group_notes,
     quoted,
 )
-from ratecli.experiment.starters.options import FOLDER, Starter, StarterOptions, refusal
+from ratecli.experiment.starters.options import (
+    FOLDER,
+    Starter,
+    StarterGoal,
+    StarterOptions,
+    find_goals,
+    refusal,
+)
 from ratecli.rates.sample import Floats
 from ratecli.rates.syntax import quote
 from ratecli.rates.table import MEASURES
