@@ -11,14 +11,13 @@ import pandas as pd
 import pytest
 from small import read_rows
 
-from ratecli.datasets.sources.loans import INCOME_FLOOR
 from ratecli.experiment.options import solver_class
 from ratecli.experiment.prepare import prepare
 from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore
 from ratecli.models.storage import loads
-from ratecli.sampling.rows import TrialData, load_trial_data
+from ratecli.sampling.rows import load_trial_data
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "goh2016" / "goals"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -30,8 +29,7 @@ ROUNDING = 1e-6
 class Trial:
     """One variant of one trial with the training rows.
 
-    `rows` has the columns of the data sets and: dataset, label (NaN where there is none), score,
-    yes (chance of a yes in [0, 1]) and, in an experiment that has a deployed model, its yes or no.
+    `rows` has label (NaN where there is none), score and yes (chance of a yes in [0, 1]).
     """
 
     planned: PlannedTrial
@@ -63,12 +61,9 @@ def trials(path: Path, results: Path) -> Iterator[Trial]:
     (seed,) = prepared.experiment.seeds
     known = load_trial_data(prepared.data, seed)
     train = known.sample.part == "train"
-    frame = pd.DataFrame(dict(known.sample.columns))
-    frame = frame.assign(dataset=known.sample.dataset, label=known.sample.label)
+    frame = pd.DataFrame({"label": known.sample.label})
     with LedgerStore(results / prepared.experiment.name / LEDGER_FILE, readonly=True) as store:
         plan = store.plan()
-        if prepared.experiment.deployed:
-            frame["deployed"] = _deployed(prepared.experiment.deployed, plan, store, known)
         for planned in plan:
             result = store.result(planned.key)
             for variant, data in result.models.items():
@@ -77,125 +72,10 @@ def trials(path: Path, results: Path) -> Iterator[Trial]:
                 yield Trial(planned, result, variant, decided[train])
 
 
-def _deployed(stated, plan: list[PlannedTrial], store: LedgerStore, known: TrialData) -> np.ndarray:
-    if stated.column:
-        return known.sample.columns[stated.column]
-    # one at each sweep point, and all of them the same classifier
-    key = next(planned.key for planned in plan if planned.label == stated.algorithm)
-    return loads(store.result(key).models["deterministic"]).decide(known.X)
-
-
-def coverage(rows):
-    return {"coverage": rows.yes[rows.dataset == "applicants"].mean()}
-
-
-def churn(rows):
-    traffic, loans = rows[rows.dataset == "traffic"], rows[rows.dataset == "loans"]
-    assert traffic.label.isna().all()
-    return {"churn": changed(traffic)} | wins_and_losses(loans)
-
-
-def stability(rows):
-    held_out = rows[rows.dataset == "held_out"]
-    assert held_out.label.isna().all()
-    return {
-        "churn": changed(held_out),
-        "churn_women": changed(held_out[held_out.sex == "Female"]),
-    } | wins_and_losses(rows[rows.dataset == "batch"])
-
-
-def changed(rows):
-    return np.where(rows.deployed == 1, 1 - rows.yes, rows.yes).mean()
-
-
-def wins_and_losses(rows):
-    """A chance p of a yes is p right where the label is 1; the deployed model is right or not."""
-    right = np.where(rows.label == 1, rows.yes, 1 - rows.yes)
-    before = (rows.deployed == rows.label).to_numpy()
-    return {
-        "wins": right[~before].sum() / len(rows),
-        "losses": (1 - right[before]).sum() / len(rows),
-    }
-
-
-def parity(rows):
-    return {"ratio": women(rows).yes.mean() / men(rows).yes.mean()}
-
-
-def opportunity(rows):
-    repaid = rows[rows.label == 1]
-    return {"tpr_women": women(repaid).yes.mean(), "tpr_men": men(repaid).yes.mean()}
-
-
-def odds(rows):
-    gaps = [abs(women(part).yes.mean() - men(part).yes.mean())
-            for part in (rows[rows.label == 1], rows[rows.label == 0])]  # fmt: skip
-    return {"tpr_gap": gaps[0], "fpr_gap": gaps[1]}
-
-
-def women(rows):
-    return rows[rows.sex == "Female"]
-
-
-def men(rows):
-    return rows[rows.sex == "Male"]
-
-
-def found(rows):
-    """Recall and precision of expected counts."""
-    hits, alarms = rows.yes[rows.label == 1].sum(), rows.yes[rows.label == 0].sum()
-    return {"recall": hits / (rows.label == 1).sum(), "precision": hits / (hits + alarms)}
-
-
 def alarms_and_misses(rows):
     return {"fpr": rows.yes[rows.label == 0].mean(), "fnr": 1 - rows.yes[rows.label == 1].mean()}
 
 
-def egregious(rows):
-    loans, complaints = rows[rows.dataset == "loans"], rows[rows.dataset == "complaints"]
-    refused, accepted = complaints[complaints.label == 1], complaints[complaints.label == 0]
-    assert (refused.income < INCOME_FLOOR).all()
-    assert (accepted.income >= INCOME_FLOOR).all()
-    return {
-        "right_refused": refused.yes.mean(),
-        "right_accepted": 1 - accepted.yes.mean(),
-        "error": abs(loans.yes - loans.label).mean(),
-    }
-
-
-GOALS = {
-    "coverage": (
-        coverage,
-        lambda m, budget: abs(m["coverage"] - (budget - 0.01)) <= 0.01 + ROUNDING,
-    ),
-    "churn": (churn, lambda m, limit: m["churn"] <= limit + ROUNDING),
-    "stability": (
-        stability,
-        lambda m, change: (
-            max(m["churn"], m["churn_women"]) <= change + ROUNDING
-            and m["wins"] >= m["losses"] - ROUNDING
-        ),
-    ),
-    "demographic-parity": (
-        parity,
-        lambda m, kappa: kappa - ROUNDING <= m["ratio"] <= 1 / (kappa - ROUNDING),
-    ),
-    "equal-opportunity": (
-        opportunity,
-        lambda m, gap: abs(m["tpr_women"] - m["tpr_men"]) <= gap + ROUNDING,
-    ),
-    "equalized-odds": (odds, lambda m, gap: max(m.values()) <= gap + ROUNDING),
-    "recall-floor": (found, lambda m, floor: m["recall"] >= floor - ROUNDING),
-    "precision-floor": (found, lambda m, floor: m["precision"] >= floor - ROUNDING),
-    "neyman-pearson": (alarms_and_misses, lambda m, limit: m["fpr"] <= limit + ROUNDING),
-    "egregious": (
-        egregious,
-        lambda m, kappa: min(m["right_refused"], m["right_accepted"]) >= kappa - ROUNDING,
-    ),
-}
-"""For each file, metrics counted from training rows without the rate language, and whether they
-meet the goal at a sweep value."""
-assert GOALS.keys() <= {path.stem for path in FILES}
 LONG = {"churn", "coverage", "equalized-odds", "neyman-pearson", "recall-floor", "stability"}
 """Files that take more than two seconds."""
 
@@ -218,8 +98,6 @@ def test_the_goal_is_met_and_is_violated_without_constraints(cli, folder, path):
     measured = read_rows(results / "metrics.csv")
     kept_and_free(everything, measured)
     assert any(max(trial.result.multipliers.values(), default=0) > 0 for trial in everything)
-    if path.stem in GOALS:
-        counted_by_hand(GOALS[path.stem], everything, measured)
     if path.stem == "neyman-pearson":
         no_worse_than_a_threshold(everything)
 
@@ -248,18 +126,6 @@ def kept_and_free(everything: list[Trial], measured: list[dict[str, str]]) -> No
     assert all(worst[trial.planned.key, trial.variant] <= ROUNDING for trial in promised)
     free = [trial for trial in everything if trial.is_free]
     assert any(worst[trial.planned.key, trial.variant] > ROUNDING for trial in free)
-
-
-def counted_by_hand(goal, everything: list[Trial], measured: list[dict[str, str]]) -> None:
-    """The file's numbers are those that its rows give, and the goal holds where it was promised."""
-    count, holds = goal
-    for trial in everything:
-        counted, said = count(trial.rows), reported(trial, measured)
-        assert counted == pytest.approx({name: said[name] for name in counted}, abs=1e-12)
-        if trial.is_promise:
-            assert holds(counted, trial.limit), (trial.planned.point, counted)
-    free = [trial for trial in everything if trial.is_free]
-    assert not all(holds(count(trial.rows), trial.limit) for trial in free)
 
 
 def no_worse_than_a_threshold(everything: list[Trial]) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ratecli.datasets.text_format import FORMAT_KEYS
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.rates.syntax import parse_number
 
@@ -17,6 +16,11 @@ FOLDER = Path(__file__).parent
 DEFAULT_TEMPLATE = "quickstart"
 OWN_DATA = "own-data"
 """The template that is written for a user's table."""
+NEEDING_A_TABLE = (
+    *("label", "target", "group", "goal", "score", "deployed", "positive"),
+    *("separator", "decimal", "thousands", "encoding"),
+)
+"""Options that need a table."""
 OWN_DATA_USAGE = "--data CSV --label COLUMN --group COLUMN"
 
 
@@ -101,8 +105,7 @@ class StarterOptions:
     def template_starter(self) -> Starter:
         """Return the template; raise E104 if it is unknown or an option needs a table."""
         self.check_path()
-        needing = ("label", "target", "group", "goal", "score", "deployed", "positive")
-        for name in (*needing, *FORMAT_KEYS):
+        for name in NEEDING_A_TABLE:
             if getattr(self, name):
                 raise refusal(f"--{name} needs a table", "add --data CSV")
         name, known = self.template or DEFAULT_TEMPLATE, template_summaries()
