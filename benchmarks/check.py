@@ -56,7 +56,7 @@ from ratecli.ledger.records import TrialResult, random_stream
 from ratecli.rates.metrics import Direction
 from ratecli.report.check.compare import TOLERANCE, ComparisonTerms, compare_points
 from ratecli.report.check.reference import PinnedTrials, VariantMetric
-from ratecli.report.frame import IntervalEstimate, estimate_share
+from ratecli.report.groups import IntervalEstimate, estimate_share
 from ratecli.runner import trial
 from ratecli.runner.executors import SerialExecutor
 

@@ -34,7 +34,7 @@ from ratecli.ledger.view import Ledger
 from ratecli.models.base import Array
 from ratecli.models.policy import SoftmaxPolicy
 from ratecli.models.storage import loads
-from ratecli.report.expectations import warn_unmet_expectations
+from ratecli.report.check.expectations import warn_unmet_expectations
 from ratecli.report.tables import metrics_table, summary_table, trials_table
 from ratecli.report.write import check_report_folder, write_report
 from ratecli.runner.executors import Executor, parse_executor

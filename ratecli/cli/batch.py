@@ -25,8 +25,8 @@ from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.answer import answers
 from ratecli.report.answer_text import answer_sentences
+from ratecli.report.check.expectations import compare_expectations, warn_unmet_expectations
 from ratecli.report.check.findings import Verdict
-from ratecli.report.expectations import compare_expectations, warn_unmet_expectations
 from ratecli.report.html import write_joined
 from ratecli.report.sheet import format_point
 from ratecli.report.sheets import requested_sheets

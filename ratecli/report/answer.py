@@ -23,8 +23,15 @@ from ratecli.rates.functions import Interval
 from ratecli.rates.metrics import Direction, expression_names, goal_names, limit_direction
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.report.certificates import confidence_of_tests, is_tested
-from ratecli.report.frame import NO_ESTIMATE, IntervalEstimate, estimate_mean
-from ratecli.report.groups import SeedGroup, count_satisfied, main_variant, seed_groups
+from ratecli.report.groups import (
+    NO_ESTIMATE,
+    IntervalEstimate,
+    SeedGroup,
+    count_satisfied,
+    estimate_mean,
+    main_variant,
+    seed_groups,
+)
 from ratecli.report.sheet import format_point
 from ratecli.solvers.margin import DEFAULT_LEVEL
 from ratecli.solvers.registry import all_algorithms

@@ -27,8 +27,7 @@ from ratecli.report.answer import (
     unsolved_tasks,
 )
 from ratecli.report.certificates import certified_seeds
-from ratecli.report.frame import NO_ESTIMATE, IntervalEstimate
-from ratecli.report.groups import count_satisfied, group_by
+from ratecli.report.groups import NO_ESTIMATE, IntervalEstimate, count_satisfied, group_by
 from ratecli.report.sheet import (
     Sheet,
     SheetCell,

@@ -40,8 +40,15 @@ from ratecli.rates.metrics import goal_names
 from ratecli.render import terminal_safe
 from ratecli.report.answer_text import incomplete_notes
 from ratecli.report.certificates import RATIO_NOTE, collect_certificates
-from ratecli.report.frame import LEVEL, estimate_share, results_frame
-from ratecli.report.groups import group_names, group_rules, seed_groups, trial_datasets
+from ratecli.report.groups import (
+    LEVEL,
+    estimate_share,
+    group_names,
+    group_rules,
+    results_frame,
+    seed_groups,
+    trial_datasets,
+)
 from ratecli.report.sheet import (
     UNKNOWN,
     Sheet,

@@ -20,8 +20,7 @@ from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report.answer_text import answer_sentences, best_sheet, incomplete_notes
 from ratecli.report.certificates import certificate_sheet
-from ratecli.report.check.findings import Verdict
-from ratecli.report.expectations import (
+from ratecli.report.check.expectations import (
     NOTE,
     ExpectedFinding,
     compare_expectations,
@@ -30,6 +29,7 @@ from ratecli.report.expectations import (
     expectation_sheet,
     warn_unmet_expectations,
 )
+from ratecli.report.check.findings import Verdict
 from ratecli.report.groups import group_by, seed_groups
 from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.plots.group_rates import FILE as GROUP_RATES

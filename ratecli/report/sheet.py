@@ -11,8 +11,13 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
-from ratecli.report.frame import IntervalEstimate
-from ratecli.report.groups import CONCLUSIVE, SeedGroup, count_satisfied, seed_groups
+from ratecli.report.groups import (
+    CONCLUSIVE,
+    IntervalEstimate,
+    SeedGroup,
+    count_satisfied,
+    seed_groups,
+)
 
 UNKNOWN = "-"
 """Shown for the variant of an algorithm without values, and for what was not measured."""

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ratecli.ledger.view import Ledger, split_rank
-from ratecli.report.expectations import compare_expectations
+from ratecli.report.check.expectations import compare_expectations
 from ratecli.report.groups import SeedGroup, group_by, seed_groups
 from ratecli.report.sheet import format_setting
 

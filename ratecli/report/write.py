@@ -36,7 +36,7 @@ from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.render import terminal_safe
 from ratecli.report.answer_text import answer_sentences, incomplete_notes
 from ratecli.report.certificates import collect_certificates
-from ratecli.report.expectations import expectation_sheet
+from ratecli.report.check.expectations import expectation_sheet
 from ratecli.report.groups import group_by, trial_datasets
 from ratecli.report.html import render_report
 from ratecli.report.plots import draw_plots

@@ -15,7 +15,7 @@ from ratecli.config.sweep import sweep_points
 from ratecli.experiment.starters.columns import _leaks
 from ratecli.experiment.starters.options import GOALS, template_summaries, template_text
 from ratecli.ledger.view import SAME_TEST_SET
-from ratecli.report.check.statistics import MIN_SEEDS
+from ratecli.report.check.compare import MIN_SEEDS
 
 
 @pytest.mark.parametrize("name", template_summaries())

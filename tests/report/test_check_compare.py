@@ -10,6 +10,7 @@ from synthetic_ledger import texts
 
 from ratecli.rates.metrics import Direction
 from ratecli.report.check import compare, settings
+from ratecli.report.check.compare import SeedDesign
 from ratecli.report.check.findings import (
     CheckReport,
     Finding,
@@ -19,8 +20,7 @@ from ratecli.report.check.findings import (
 )
 from ratecli.report.check.reference import PinnedTrials
 from ratecli.report.check.results import seed_notes
-from ratecli.report.check.statistics import SeedDesign
-from ratecli.report.frame import estimate_share
+from ratecli.report.groups import estimate_share
 from ratecli.solvers.majorize.solver import Majorize
 
 BETTER = {"error": Direction.LOW, "accuracy": Direction.HIGH, "solution_rate": Direction.HIGH}

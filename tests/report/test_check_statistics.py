@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from ratecli.report.check.statistics import MIN_SEEDS, SeedDesign, mean_differences
+from ratecli.report.check.compare import MIN_SEEDS, SeedDesign, mean_differences
 
 TAIL = 0.01
 PAIRED = SeedDesign(paired=True, enough=True)

@@ -9,12 +9,12 @@ from synthetic_ledger import measured, planned, texts
 
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
-from ratecli.report.check.findings import Verdict
-from ratecli.report.expectations import (
+from ratecli.report.check.expectations import (
     compare_expectations,
     expectation_sheet,
     warn_unmet_expectations,
 )
+from ratecli.report.check.findings import Verdict
 from ratecli.report.html import render_report
 from ratecli.report.tables import csv_text, summary_table
 from ratecli.report.write import summary_markdown

@@ -24,8 +24,7 @@ from synthetic_ledger import (
 from ratecli.ledger.records import TrialResult
 from ratecli.report.plots import draw_plots
 from ratecli.report.plots.canvas import NO_NUMBERS, PlotSelection, panel_selections, requested_plots
-from ratecli.report.plots.guarantee import allowed_failure_rates, guarantee_axes
-from ratecli.report.plots.lines import collect_lines
+from ratecli.report.plots.lines import allowed_failure_rates, collect_lines, guarantee_axes
 
 
 def panel_lines(ledger, position=0):

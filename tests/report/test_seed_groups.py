@@ -8,9 +8,8 @@ from synthetic_ledger import SAFE, ledger_of, ledger_of_known_rates, measured, p
 
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
-from ratecli.report.expectations import compare_expectations
-from ratecli.report.frame import estimate_mean, estimate_share
-from ratecli.report.groups import count_satisfied, seed_groups
+from ratecli.report.check.expectations import compare_expectations
+from ratecli.report.groups import count_satisfied, estimate_mean, estimate_share, seed_groups
 from ratecli.report.sheets import requested_sheets
 
 

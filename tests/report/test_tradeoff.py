@@ -9,8 +9,7 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import canvas, draw_plots
-from ratecli.report.plots.lines import PlotAxes, collect_lines
-from ratecli.report.plots.tradeoff import draw_tradeoff
+from ratecli.report.plots.lines import PlotAxes, collect_lines, draw_tradeoff
 
 ACROSS = PlotAxes("ratio", "error", "test")
 ALONG = PlotAxes("target", "ratio", "test", swept=True)

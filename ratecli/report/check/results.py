@@ -28,6 +28,7 @@ from ratecli.report.check.compare import (
     ComparisonTerms,
     compare_points,
 )
+from ratecli.report.check.expectations import compare_expectations
 from ratecli.report.check.findings import CheckReport, Finding, Verdict
 from ratecli.report.check.reference import (
     OBJECTIVE,
@@ -46,7 +47,6 @@ from ratecli.report.check.settings import (
     changed_settings,
     experiment_settings,
 )
-from ratecli.report.expectations import compare_expectations
 from ratecli.report.groups import group_by
 from ratecli.report.sheet import format_point
 

@@ -12,8 +12,7 @@ from ratecli.report.plots.convergence import draw_convergence
 from ratecli.report.plots.filters import draw_group_shares, draw_posteriors
 from ratecli.report.plots.group_rates import FILE as GROUP_RATES
 from ratecli.report.plots.group_rates import draw_group_rates, has_group_rates
-from ratecli.report.plots.guarantee import draw_guarantee
-from ratecli.report.plots.tradeoff import draw_tradeoff
+from ratecli.report.plots.lines import draw_guarantee, draw_tradeoff
 
 PLOT_KINDS: dict[str, Callable[[Ledger, PlotRequest[Any]], Canvas]] = {
     "tradeoff": draw_tradeoff,

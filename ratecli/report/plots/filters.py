@@ -17,8 +17,7 @@ from ratecli.config.report import BaseFilterPlot, GroupSharesPlot, PosteriorsPlo
 from ratecli.config.sweep import has_one_of_values
 from ratecli.ledger.records import FILTERS_KEY, PlannedTrial
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
-from ratecli.report.frame import estimate_mean
-from ratecli.report.groups import group_by
+from ratecli.report.groups import estimate_mean, group_by
 from ratecli.report.plots.canvas import (
     COLOURS,
     GREY,

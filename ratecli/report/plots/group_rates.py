@@ -13,8 +13,7 @@ from matplotlib.lines import Line2D
 from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
 from ratecli.report.answer import OBJECTIVE, Answer, answer_split, answers
-from ratecli.report.frame import IntervalEstimate
-from ratecli.report.groups import SeedGroup, group_by, seed_groups
+from ratecli.report.groups import IntervalEstimate, SeedGroup, group_by, seed_groups
 from ratecli.report.plots.canvas import GREY, Canvas, describe_intervals, line_style
 from ratecli.report.plots.lines import cut_axis, describe_cut
 from ratecli.report.sheet import format_point, format_scalar

@@ -1,4 +1,8 @@
-"""Lines of plots along a sweep: which there are, how they are named, and how they are drawn."""
+"""Plots of lines along a sweep: trade-offs of two metrics, and guarantees.
+
+The former show one metric over another or over a swept name, the latter performance, solution rate
+and failure rate along a swept number.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,39 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
+from ratecli.config.report import GuaranteePlot, TradeoffPlot
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
 from ratecli.rates.metrics import goal_names
 from ratecli.render import terminal_safe
-from ratecli.report.frame import LEVEL, NO_ESTIMATE, IntervalEstimate
-from ratecli.report.groups import SeedGroup, group_by, same_points, seed_groups, select_variant
-from ratecli.report.plots.canvas import PlotSelection, band_style, line_style
+from ratecli.report.certificates import collect_certificates
+from ratecli.report.groups import (
+    LEVEL,
+    NO_ESTIMATE,
+    IntervalEstimate,
+    SeedGroup,
+    group_by,
+    same_points,
+    seed_groups,
+    select_variant,
+)
+from ratecli.report.plots.canvas import (
+    GREY,
+    Canvas,
+    PlotRequest,
+    PlotSelection,
+    band_style,
+    cover_sweep,
+    describe_count,
+    describe_intervals,
+    draw_levels,
+    line_style,
+    mark_empty,
+    panel_selections,
+    spans_decades,
+    use_plain_log_scale,
+)
 from ratecli.report.sheet import format_point
 
 MAX_NAMED_LINES = 8
@@ -326,3 +356,194 @@ def _means_and_ends(
     means = [each.mean or 0.0 for each in estimates]
     ends = [each.interval or (mean, mean) for each, mean in zip(estimates, means, strict=True)]
     return np.array(means), np.transpose(ends)
+
+
+REFERENCE: dict[str, Any] = {"color": GREY, "linewidth": 1.1, "marker": "", "zorder": 1.5}
+"""The style of the diagonal and of the known frontier."""
+LONG_DASHES = (0, (9, 4))
+SIDES: tuple[tuple[Literal["x", "y"], str], ...] = (("x", "levels"), ("y", "heights"))
+"""The axes, with the names of their stored limits."""
+
+
+def plot_axes(ledger: Ledger, plot: PlotRequest[TradeoffPlot], split: str) -> PlotAxes:
+    """Return the axes; a name that is both a metric and swept means the metric."""
+    x = plot.options.x
+    return PlotAxes(x, plot.options.y, split, x not in ledger.metrics and x in ledger.sweep)
+
+
+def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> Canvas:
+    """Draw a panel for each value of `by` and each split.
+
+    Panels have their own axes, as magnitudes may differ. Panels that differ only in the split are
+    side by side and share axes.
+    """
+    selections, splits = panel_selections(ledger, plot.options), plot.splits
+    several = len(splits) > 1
+    x, y, rows = plot.options.x, plot.options.y, " and ".join(splits)
+    what = (
+        f"{y} over {x} on {rows} rows: a mark for each algorithm, variant and sweep point, with "
+        "lines along the sweep. Dotted: limits set by constraints; dashed: references."
+    )
+    most = len(splits) if several else 3
+    panels = len(selections) * len(splits)
+    canvas = Canvas(f"{y} against {x} ({rows})", what, plot.options.title, panels, most)
+    found: list[SweepLine] = []
+    handles: list[Line2D] = []
+    cut = 0
+    for selection in selections:
+        first = None
+        for split in splits:
+            names = plot_axes(ledger, plot, split)
+            labels = axis_labels(ledger, names, "" if several else split)
+            title = ", ".join(filter(None, [selection.title, split if several else ""]))
+            axes = canvas.panel(title, *labels, sharex=first, sharey=first)
+            first = axes if several else None
+            lines = collect_lines(ledger, names, selection)
+            draw_lines(axes, lines, swept=names.swept)
+            limits = _draw_limits(axes, ledger, plot, selection)
+            if names.swept:
+                trials = [trial for trial in ledger.plan if selection.includes_trial(trial)]
+                cover_sweep(axes, [float(t.point[names.x]) for t in trials if names.x in t.point])
+            cut += cut_intervals(axes, lines, limits)
+            found += lines
+            handles += legend_handles(lines)
+            if lines:
+                handles += _draw_references(axes, ledger, plot, names)
+            else:
+                mark_empty(axes)
+    if found:
+        counts = [point.y.n for line in found for point in line.points]
+        intervals = "mean and 95 % Student-t interval over {}"
+        canvas.add_legend(handles, [describe_intervals(counts, intervals), *describe_cut(cut)])
+    return canvas
+
+
+def _draw_limits(
+    axes: Axes, ledger: Ledger, plot: PlotRequest[TradeoffPlot], selection: PlotSelection
+) -> list[list[float]]:
+    """Draw the limits that constraints set on the axes of a panel, as stored by the run.
+
+    Return those on x and on y.
+    """
+    stored: Sequence[Mapping[str, Any]] = ledger.meta.get("plots") or ()
+    levels = stored[plot.position] if plot.position < len(stored) else {}
+    if not ledger.report_entries("plots"):
+        levels = {"levels": [{"value": 0.0, "label": "limit"}]}
+    drawn = []
+    for axis, name in SIDES:
+        own = [
+            (float(each["value"]), str(each["label"]))
+            for each in levels.get(name) or ()
+            if not selection.at or each.get("panel") in {None, selection.at[1]}
+        ]
+        draw_levels(axes, own, axis)
+        drawn.append([value for value, _ in own])
+    return drawn
+
+
+def _draw_references(
+    axes: Axes, ledger: Ledger, plot: PlotRequest[TradeoffPlot], names: PlotAxes
+) -> list[Line2D]:
+    """Draw the known frontier and the line y = x, within the range of the algorithms' lines."""
+    left, right = axes.get_xlim()
+    frontier = (ledger.meta.get("frontier") or {}).get(str(plot.position)) or ()
+    within = [point for point in frontier if left <= point[0] <= right]
+    lines = []
+    if within:
+        xs, ys = zip(*within, strict=True)
+        lines += axes.plot(xs, ys, label="best possible", **REFERENCE, linestyle="--")
+        axes.set_xlim(left, right)
+    if plot.options.diagonal:
+        bottom, top = axes.get_ylim()
+        label = f"{names.y} = {names.x}" + ", met exactly" * names.swept
+        ends = [left, right]
+        lines += axes.plot(ends, ends, label=label, **REFERENCE, linestyle=LONG_DASHES)
+        axes.set(xlim=(left, right), ylim=(bottom, top))
+    return lines
+
+
+Request = PlotRequest[GuaranteePlot]
+MIN_TOP = 0.1
+"""The failure rate axis extends at least to this value."""
+
+
+def guarantee_axes(plot: Request) -> list[PlotAxes]:
+    """Return the axes of the panels of performance, solution rate and failure rate."""
+    y, truth, rule = plot.options.y, plot.options.truth, plot.options.constraint
+    titles = (
+        (y, f"{y} ({truth})"),
+        (SOLUTION_RATE, "solution rate"),
+        (
+            f"{FAILURE_RATE}.{rule}" if rule else FAILURE_RATE,
+            f"failure rate ({rule or 'any constraint'}, {truth})",
+        ),
+    )
+    return [PlotAxes(plot.options.x, y, truth, swept=True, title=text) for y, text in titles]
+
+
+def allowed_failure_rates(ledger: Ledger, plot: Request, selection: PlotSelection) -> list[float]:
+    """Return the allowed failure rates recorded in certificates, sorted.
+
+    Constraints that were never tested have no allowed failure rate.
+    """
+    found = {
+        float(each.record["delta"])
+        for each in collect_certificates(ledger)
+        if plot.options.constraint in {None, each.constraint}
+        if selection.includes_trial(each.trial)
+    }
+    return sorted(found)
+
+
+def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
+    """Draw a row of panels for each value of `by`."""
+    x, y, truth = plot.options.x, plot.options.y, plot.options.truth
+    what = (
+        f"By {x}: {y} on {truth} rows; how often a classifier was returned; and how often one was "
+        f"returned that violates {plot.options.constraint or 'a constraint'} on {truth} rows, with "
+        "the allowed rate as a dotted line."
+    )
+    caption = f"{y}, solution rate and failure rate by {x} (measured on {truth} rows)"
+    selections, columns = panel_selections(ledger, plot.options), guarantee_axes(plot)
+    canvas = Canvas(caption, what, plot.options.title, 3 * len(selections))
+    swept = [float(trial.point[x]) for trial in ledger.plan if x in trial.point]
+    cut = 0
+    found: tuple[list[SweepLine], list[SweepLine], list[SweepLine]] = [], [], []
+    for selection in selections:
+        for names, every in zip(columns, found, strict=True):
+            lines = collect_lines(ledger, names, selection, simplify=False)
+            first = next(iter(canvas.figure.axes), None)
+            axes = canvas.panel(names.title, x, selection.title, sharex=first)
+            draw_lines(axes, lines, swept=True)
+            cover_sweep(axes, swept)
+            if spans_decades(swept) and min(swept) > 0:
+                use_plain_log_scale(axes, "x")
+            if not any(point.y.finite for line in lines for point in line.points):
+                mark_empty(axes)
+            if every is found[1]:
+                axes.set_ylim(-0.04, 1.04)
+            if every is found[2]:
+                allowed = allowed_failure_rates(ledger, plot, selection)
+                draw_levels(axes, [(value, f"delta {value:g}") for value in allowed], "y")
+                highs = [point.y.high or 0.0 for line in lines for point in line.points]
+                top = min(1.04, 1.08 * max([MIN_TOP, *highs, *allowed]))
+                axes.set_ylim(-0.04 * top, top)
+            every.extend(lines)
+            cut += cut_intervals(axes, lines) if every is found[0] else 0
+    if found[0]:
+        notes = [*_notes(plot, found[1]), *describe_cut(cut)]
+        canvas.add_legend(legend_handles(found[0]), notes)
+    return canvas
+
+
+def _notes(plot: Request, solutions: Sequence[SweepLine]) -> list[str]:
+    """Explain the points, their intervals and failures, and what is left out."""
+    trials = describe_count([point.y.n for line in solutions for point in line.points], "trial")
+    rule = plot.options.constraint or "a constraint"
+    failure = f"failure: the classifier violates {rule} on {plot.options.truth} rows"
+    return [
+        f"{plot.options.y}: mean over trials with a solution, 95 % Student-t interval",
+        f"rates: shares of {trials}, exact 95 % interval (Clopper-Pearson)",
+        f"{failure}; a trial without a solution does not fail",
+        "trials that crashed, timed out or diverged are not counted",
+    ]

@@ -29,8 +29,8 @@ from ratecli.errors import Diagnostic
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.check.findings import Finding, Verdict
-from ratecli.report.frame import IntervalEstimate
 from ratecli.report.groups import (
+    IntervalEstimate,
     SeedGroup,
     group_by,
     is_failure,
