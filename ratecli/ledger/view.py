@@ -91,6 +91,15 @@ class Ledger:
             notes.append(SAME_TEST_SET)
         return tuple(notes)
 
+    @property
+    def classes(self) -> dict[str, str]:
+        """The class of each goal by its name."""
+        return {goal["name"]: goal["class"] for goal in self.meta.get("goals") or ()}
+
+    def swept(self, name: str) -> list[Any]:
+        """Return the values of a swept name, one for each trial that has one."""
+        return [trial.point[name] for trial in self.plan if name in trial.point]
+
     @cached_property
     def sweep(self) -> tuple[str, ...]:
         """Swept names, in order of first occurrence in the plan."""

@@ -2,64 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
-
-import yaml
 
 from ratecli.errors import FaultError
 from ratecli.files import LEDGER_FILE, atomic_write
 from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
-from ratecli.report.answer_text import answer_sentences, best_sheet, incomplete_notes
+from ratecli.report import answer_text, sheets
+from ratecli.report import sheet as st
 from ratecli.report.certificates import certificate_sheet
-from ratecli.report.check.expectations import (
-    NOTE,
-    ExpectedFinding,
-    compare_expectations,
-    comparison_cells,
-    count_verdicts,
-    expectation_sheet,
-    warn_unmet_expectations,
-)
+from ratecli.report.check import expectations as ex
 from ratecli.report.check.findings import Verdict
 from ratecli.report.groups import group_by, seed_groups
 from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.plots.group_rates import FILE as GROUP_RATES
 from ratecli.report.plots.tree import MAX_DRAWN
-from ratecli.report.sheet import (
-    SheetCell,
-    SheetRow,
-    count_by_status,
-    format_list,
-    format_point,
-    make_sheet,
-    satisfied_cell,
-    status_cell,
-)
-from ratecli.report.sheets import (
-    CELL_LEGEND,
-    NUMBER,
-    constraint_sheet,
-    requested_sheets,
-    status_sheet,
-    tuning_sheet,
-    unsolved_sheet,
-)
-from ratecli.report.templates import render_template
-from ratecli.runner.warnings import (
-    constant_warnings,
-    effective_row_warnings,
-    few_kept_warnings,
-    violation_warnings,
-)
+from ratecli.report.templates import render_template, to_yaml
+from ratecli.runner import warnings
 from ratecli.solvers.registry import all_algorithms
 
 MAX_WARNINGS = 100
@@ -70,62 +35,29 @@ QUOTED = re.compile(r"'[^']*'( \(\w+\))?")
 def render_report(
     ledger: Ledger, plots: Sequence[PlotImage], trees: Sequence[tuple[PlotImage, str]] = ()
 ) -> str:
-    """Render the report.
+    """Render the report, whose template calls the functions that make its tables and sentences.
 
     `trees` are the trees of certificates with their explanations.
     """
-    verdicts = count_verdicts(compare_expectations(ledger))
     groups = [each for each in plots if each.name.startswith(GROUP_RATES)]
     others = [each for each in plots if each not in groups]
-    lead, others = others[:1], others[1:]
     return render_template(
         "report.html.j2",
         ledger=ledger,
-        classes={goal["name"]: goal["class"] for goal in ledger.meta.get("goals") or ()},
-        facts=experiment_facts(ledger),
-        outcome=count_by_status(Counter(map(ledger.status, ledger.plan))),
-        verdicts=verdicts,
-        differs=any(tone == "bad" for *_, tone in verdicts),
-        incomplete=incomplete_notes(ledger),
-        sentences=answer_sentences(ledger),
-        best=best_sheet(ledger),
-        satisfaction=constraint_sheet(ledger),
-        constraints=constraint_sheet(ledger, by_point=True),
-        expectations=expectation_sheet(ledger),
-        tables=requested_sheets(ledger),
-        legend=CELL_LEGEND,
-        figures=plots,
-        lead=lead,
+        answer=answer_text,
+        sheets=sheets,
+        lead=others[:1],
         groups=groups,
-        others=others,
+        others=others[1:],
+        outcome=st.count_by_status(Counter(map(ledger.status, ledger.plan))),
+        verdicts=ex.count_verdicts(ex.compare_expectations(ledger)),
+        expectations=ex.expectation_sheet(ledger),
         certificates=certificate_sheet(ledger),
         trees=trees,
         max_trees=MAX_DRAWN,
-        statuses=status_sheet(ledger),
-        tuned=tuning_sheet(ledger),
-        unsolved=unsolved_sheet(ledger),
         warnings=collect_warnings(ledger),
         provenance=provenance(ledger),
     )
-
-
-def experiment_facts(ledger: Ledger) -> list[tuple[str, str]]:
-    """Return name and text of each part of the setup: data, algorithms, sweep, seeds, metrics."""
-    data = ledger.meta.get("datasets") or {}
-    sweep = [
-        f"{name}: {format_list(trial.point[name] for trial in ledger.plan if name in trial.point)}"
-        for name in ledger.sweep
-    ]
-    found = {
-        "data": ", ".join(f"{name} ({each.get('rows', '?')} rows)" for name, each in data.items()),
-        "algorithms": ", ".join(dict.fromkeys(trial.label for trial in ledger.algorithms.plan)),
-        "sweep": "; ".join(sweep),
-        "seeds": format_list(trial.seed for trial in ledger.plan),
-    }
-    for part in ("filter", "safety", "deployed", "groups", "metrics"):
-        if content := ledger.experiment.get(part):
-            found[part] = _yaml(content, default_flow_style=True, width=math.inf)[1:-2]  # no braces
-    return [(name, text) for name, text in found.items() if text]
 
 
 def collect_warnings(ledger: Ledger) -> list[tuple[str, int, list[str]]]:
@@ -139,11 +71,11 @@ def collect_warnings(ledger: Ledger) -> list[tuple[str, int, list[str]]]:
     known = all_algorithms()
     planned = [trial for trial in ledger.plan if trial.algorithm in known]
     derived = [
-        *violation_warnings(planned, ledger.results),
-        *constant_warnings(planned, ledger.results),
-        *effective_row_warnings(planned, ledger.results),
-        *few_kept_warnings(planned, ledger.results),
-        *warn_unmet_expectations(ledger),
+        *warnings.violation_warnings(planned, ledger.results),
+        *warnings.constant_warnings(planned, ledger.results),
+        *warnings.effective_row_warnings(planned, ledger.results),
+        *warnings.few_kept_warnings(planned, ledger.results),
+        *ex.warn_unmet_expectations(ledger),
     ]
     texts = [text for key in ("warnings", END_WARNINGS_KEY) for text in ledger.meta.get(key) or ()]
     texts += [f"{warning.code}: {warning.message}" for warning in derived]
@@ -151,7 +83,7 @@ def collect_warnings(ledger: Ledger) -> list[tuple[str, int, list[str]]]:
     for key in dict.fromkeys(trial.key for trial in ledger.plan):
         result = ledger.results.get(key)
         counts.update(set((result.info.get("warnings") or ()) if result else ()))
-    alike = group_by(counts, lambda text: NUMBER.sub("#", QUOTED.sub("#", text)))
+    alike = group_by(counts, lambda text: sheets.NUMBER.sub("#", QUOTED.sub("#", text)))
     listed = [
         (first, sum(counts[each] for each in (first, *more)), more)
         for first, *more in alike.values()
@@ -170,11 +102,7 @@ def provenance(ledger: Ledger) -> list[tuple[str, str]]:
         "Run": run,
         "Experiment with all defaults": dict(ledger.experiment),
     }
-    return [(name, _yaml(part)) for name, part in parts.items() if part]
-
-
-def _yaml(value: Any, **options: Any) -> str:
-    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, **options))
+    return [(name, to_yaml(part)) for name, part in parts.items() if part]
 
 
 REPORT = "report.html"
@@ -203,8 +131,8 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
 
 def render_joined(folders: Sequence[Path], place: Path) -> str:
     """Render the page; `place` is the path it will have."""
-    experiments: list[SheetRow] = []
-    compared: list[tuple[SheetCell, ExpectedFinding]] = []
+    experiments: list[st.SheetRow] = []
+    compared: list[tuple[st.SheetCell, ex.ExpectedFinding]] = []
     statuses: Counter[str] = Counter()
     for folder in dict.fromkeys(folders):
         ledger, error = _read_results(folder)
@@ -213,36 +141,36 @@ def render_joined(folders: Sequence[Path], place: Path) -> str:
         if (folder / REPORT).is_file():
             relative = os.path.relpath((folder / REPORT).resolve(), place.parent.resolve())
             link = quote(Path(relative).as_posix())
-        cell = SheetCell(name, link=link)
+        cell = st.SheetCell(name, link=link)
         experiments.append(_experiment_row(cell, ledger, error))
-        compared += [(cell, each) for each in compare_expectations(ledger)]
+        compared += [(cell, each) for each in ex.compare_expectations(ledger)]
         statuses.update(map(ledger.status, ledger.plan))
     compared.sort(key=lambda row: list(Verdict).index(row[1].verdict))
     return render_template(
         "joined.html.j2",
-        experiments=make_sheet("Experiments", experiments, EXPERIMENTS_NOTE),
-        outcome=count_by_status(statuses),
-        verdicts=count_verdicts(each for _, each in compared),
-        figures=make_sheet(
-            "Expected and measured values", [_figure_row(*row) for row in compared], NOTE
+        experiments=st.make_sheet("Experiments", experiments, EXPERIMENTS_NOTE),
+        outcome=st.count_by_status(statuses),
+        verdicts=ex.count_verdicts(each for _, each in compared),
+        figures=st.make_sheet(
+            "Expected and measured values", [_figure_row(*row) for row in compared], ex.NOTE
         ),
     )
 
 
-def _read_results(folder: Path) -> tuple[Ledger, SheetCell | None]:
+def _read_results(folder: Path) -> tuple[Ledger, st.SheetCell | None]:
     """Return the stored results, or empty ones and the reason why there are none."""
     empty = Ledger([], {}, {})
     if not (folder / LEDGER_FILE).is_file():
-        return empty, SheetCell(NOT_RUN, tone="part")
+        return empty, st.SheetCell(NOT_RUN, tone="part")
     try:
         return Ledger.read(folder / LEDGER_FILE), None
     except FaultError as error:
         texts = (f"{each.code}: {each.message}. {each.help or ''}" for each in error.faults)
-        return empty, SheetCell(f"cannot be read: {' '.join(texts)}", tone="bad")
+        return empty, st.SheetCell(f"cannot be read: {' '.join(texts)}", tone="bad")
 
 
-def _experiment_row(name: SheetCell, ledger: Ledger, error: SheetCell | None) -> SheetRow:
-    verdicts = count_verdicts(compare_expectations(ledger))
+def _experiment_row(name: st.SheetCell, ledger: Ledger, error: st.SheetCell | None) -> st.SheetRow:
+    verdicts = ex.count_verdicts(ex.compare_expectations(ledger))
     counted = ", ".join(f"{word} {count}" for word, count, _ in verdicts)
     tone = "bad" if any(tone == "bad" for *_, tone in verdicts) else ""
     description = str(ledger.experiment.get("description") or "")
@@ -250,18 +178,18 @@ def _experiment_row(name: SheetCell, ledger: Ledger, error: SheetCell | None) ->
         ("experiment", name),
         ("question", textwrap.shorten(description, 200, placeholder="...")),
         ("trials", len(ledger.plan)),
-        ("ended", error or status_cell(Counter(map(ledger.status, ledger.plan)))),
-        ("satisfied on test", satisfied_cell(seed_groups(ledger.algorithms), "test")),
-        ("expected numbers", SheetCell(counted, tone=tone)),
+        ("ended", error or st.status_cell(Counter(map(ledger.status, ledger.plan)))),
+        ("satisfied on test", st.satisfied_cell(seed_groups(ledger.algorithms), "test")),
+        ("expected numbers", st.SheetCell(counted, tone=tone)),
     ]
 
 
-def _figure_row(name: SheetCell, result: ExpectedFinding) -> SheetRow:
+def _figure_row(name: st.SheetCell, result: ex.ExpectedFinding) -> st.SheetRow:
     """Return the row of an expected figure."""
     group, metric = result.group, result.entry.metric
-    about = [f"{metric} of {group.name}", format_point(group.point), result.entry.split]
+    about = [f"{metric} of {group.name}", st.format_point(group.point), result.entry.split]
     return [
         ("experiment", name),
         ("figure", ", ".join(filter(None, about))),
-        *comparison_cells(result),
+        *ex.comparison_cells(result),
     ]

@@ -7,17 +7,19 @@ markup.
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from importlib import resources
 from typing import Any
 
+import yaml
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from ratecli.render import terminal_safe
 from ratecli.report.plots.canvas import PlotImage
-from ratecli.report.sheet import escape, format_number, format_point, format_signed, markdown_table
+from ratecli.report.sheet import escape, format_list, markdown_table
 
 LIMITS = {"most_rows": 400, "most_alike": 20, "long_text": 48, "wide_figure": 700}
 LIMITS |= {"long_description": 280, "most_named": 3}
@@ -52,7 +54,10 @@ def environment(markdown: bool) -> Environment:
         found.globals[name] = Markup(_text(file).strip())  # noqa: S704 - part of ratecli
     found.globals |= LIMITS
     found.filters |= {"inline_svg": inline_svg, "flat": escape, "markdown_table": markdown_table}
-    found.filters |= {"number": format_number, "signed": format_signed, "point": format_point}
+    found.filters |= {
+        "listed": format_list,
+        "yaml_line": yaml_line,
+    }
     return found
 
 
@@ -68,3 +73,13 @@ def inline_svg(image: PlotImage, number: int | str) -> Markup:
     content = DIGITS.sub(r"\1", REFERENCE.sub(rf"\1f{number}-", content))
     markup = f'<svg viewBox="{view}" aria-hidden="true">{content}</svg>'
     return Markup(markup)  # noqa: S704 - Matplotlib escapes text
+
+
+def to_yaml(value: Any, **options: Any) -> str:
+    """Return a value as YAML, in the order of its keys."""
+    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, **options))
+
+
+def yaml_line(value: Any) -> str:
+    """Return a mapping as one line of YAML without braces."""
+    return to_yaml(value, default_flow_style=True, width=math.inf)[1:-2]

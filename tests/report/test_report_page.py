@@ -114,7 +114,11 @@ def test_no_field_can_inject(example):
         for key, each in example.results.items()
     }
     plot = {"kind": "tradeoff", "x": "ratio", "y": "error", "title": evil}
-    experiment = {"name": evil, "description": evil, "constraints": {evil: evil}}
+    experiment = {
+        "name": evil,
+        "description": evil,
+        "constraints": {evil: f"tpr[sex = '{evil}'] >= 0.1"},
+    }
     experiment |= {"report": {"plots": [plot]}}
     meta = {
         "experiment": example.experiment | experiment,
