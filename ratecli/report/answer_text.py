@@ -17,6 +17,7 @@ from ratecli.ledger.records import (
 )
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.rates.table import DISCLOSIVITY
+from ratecli.report import sheet as st
 from ratecli.report.answer import (
     OBJECTIVE,
     Answer,
@@ -28,18 +29,6 @@ from ratecli.report.answer import (
 )
 from ratecli.report.certificates import certified_seeds
 from ratecli.report.groups import NO_ESTIMATE, IntervalEstimate, count_satisfied, group_by
-from ratecli.report.sheet import (
-    Sheet,
-    SheetCell,
-    SheetRow,
-    estimate_cell,
-    format_number,
-    format_point,
-    format_scalar,
-    format_signed,
-    make_sheet,
-    satisfied_cell,
-)
 from ratecli.report.templates import environment
 from ratecli.solvers.margin import DEFAULT_LEVEL
 
@@ -50,7 +39,7 @@ MAX_NAMED = 3
 """More constraints, or settings that are not chosen, are counted instead of named."""
 
 
-def best_sheet(ledger: Ledger) -> Sheet:
+def best_sheet(ledger: Ledger) -> st.Sheet:
     """Return a row for each answer."""
     split, found = answer_split(ledger), answers(ledger)
     note = f"The best setting has the {ShownObjective.of(ledger).best} on {split} rows."
@@ -74,40 +63,42 @@ def best_sheet(ledger: Ledger) -> Sheet:
     note += " Each trial's models are in a folder below `models`: `ratecli predict FOLDER TABLE`."
     rows = [_best_row(ledger, each, split) for each in found]
     for task, reason in unsolved_tasks(ledger):
-        rows.append([*task.items(), ("best", SheetCell("none: no model", tone="bad", more=reason))])
-    return make_sheet(f"Best results ({split})", rows, note)
+        rows.append(
+            [*task.items(), ("best", st.SheetCell("none: no model", tone="bad", more=reason))]
+        )
+    return st.make_sheet(f"Best results ({split})", rows, note)
 
 
-def _best_row(ledger: Ledger, answer: Answer, split: str) -> SheetRow:
+def _best_row(ledger: Ledger, answer: Answer, split: str) -> st.SheetRow:
     best, point = answer.best, answer.best.group.point
-    none = SheetCell(f"none (closest: {best.name})", tone="bad", more=answer.reason)
+    none = st.SheetCell(f"none (closest: {best.name})", tone="bad", more=answer.reason)
     row: list[tuple[str, Any]] = list(answer.task.items())
     row.append(("best", _best_cell(best) if best.is_kept else none))
     if others := [each for each in ledger.sweep if each not in answer.task]:
-        row.append(("at", format_point({each: point[each] for each in others if each in point})))
+        row.append(("at", st.format_point({each: point[each] for each in others if each in point})))
     shown = ShownObjective.of(ledger)
-    row.append((shown.name, estimate_cell(shown.estimate(best.objective), best.objective.n)))
+    row.append((shown.name, st.estimate_cell(shown.estimate(best.objective), best.objective.n)))
     if not ledger.constraints:
         return [*row, ("n", best.objective.n)]
     if any(each.baseline for each in answers(ledger)):
         cost = answer.cost if best.is_kept else NO_ESTIMATE
-        row.append(("cost", estimate_cell(shown.estimate(cost), best.objective.n)))
+        row.append(("cost", st.estimate_cell(shown.estimate(cost), best.objective.n)))
     stated = "" if best.level is None else f" (stated: {best.level:.3g})"
     tone = "good" if best.is_measured else "" if best.is_kept else "bad"
-    satisfied = satisfied_cell([best.group], split)
+    satisfied = st.satisfied_cell([best.group], split)
     if best.missing:
         satisfied = replace(satisfied, text=f"{satisfied.text} (no model in {best.missing} more)")
     return [
         *row,
-        ("holds in", SheetCell(f"{best.share:.2f}{stated}", best.share, tone)),
+        ("holds in", st.SheetCell(f"{best.share:.2f}{stated}", best.share, tone)),
         ("satisfied in", satisfied),
     ]
 
 
-def _best_cell(best: Candidate) -> SheetCell:
+def _best_cell(best: Candidate) -> st.SheetCell:
     if best.is_constant:
-        return SheetCell(f"{best.name}, no better than a constant", tone="bad")
-    return SheetCell(best.name)
+        return st.SheetCell(f"{best.name}, no better than a constant", tone="bad")
+    return st.SheetCell(best.name)
 
 
 def incomplete_notes(ledger: Ledger) -> list[str]:
@@ -153,8 +144,8 @@ def _points(tasks: Sequence[Mapping[str, Any]]) -> str:
     """Return the values of tasks with the same names, such as `kappa = 1, 2`."""
     names = list(tasks[0])
     if len(names) != 1:
-        return "; ".join(map(format_point, tasks))
-    return f"{names[0]} = {', '.join(format_scalar(task[names[0]]) for task in tasks)}"
+        return "; ".join(map(st.format_point, tasks))
+    return f"{names[0]} = {', '.join(st.format_scalar(task[names[0]]) for task in tasks)}"
 
 
 def _words(ledger: Ledger, total: int) -> dict[str, Any]:
@@ -169,13 +160,13 @@ def _words(ledger: Ledger, total: int) -> dict[str, Any]:
     named = " and ".join(rules) if len(rules) <= MAX_NAMED else f"all {len(rules)} constraints"
 
     def estimate(value: IntervalEstimate) -> str:
-        return estimate_cell(shown.estimate(value)).text
+        return st.estimate_cell(shown.estimate(value)).text
 
     def amount(answer: Answer) -> str:
         cost = shown.estimate(answer.cost).mean
         text = estimate(answer.best.objective)
         if cost is not None and answer.baseline and answer.baseline is not answer.best.group:
-            text += f" ({format_signed(cost)} against {answer.baseline.label})"
+            text += f" ({st.format_signed(cost)} against {answer.baseline.label})"
         return text
 
     def than_constant(best: Candidate) -> str:
@@ -185,7 +176,7 @@ def _words(ledger: Ledger, total: int) -> dict[str, Any]:
         name = " or ".join(dict.fromkeys(filter(None, known))) or "a constant decision"
         if constant.mean is None or is_no_better(constant.mean, best.value):
             return f"no better than {name}"
-        worse = format_number(best.value - constant.mean)
+        worse = st.format_number(best.value - constant.mean)
         text = f"worse than {name} by {worse} ({shown.name} {estimate(constant)})"
         trials = (undefined_constraints(t, ledger.results.get(t.key)) for t in group.trials)
         undefined = list(dict.fromkeys(itertools.chain(*trials)))
@@ -203,7 +194,9 @@ def _words(ledger: Ledger, total: int) -> dict[str, Any]:
         "level": f"{DEFAULT_LEVEL:.0%}",
         "default_level": DEFAULT_LEVEL,
         "may_hold": able and "new_rows" not in entries,
-        "costs": list(dict.fromkeys(map(format_signed, (min(means), max(means))))) if means else [],
+        "costs": list(dict.fromkeys(map(st.format_signed, (min(means), max(means)))))
+        if means
+        else [],
         "some_costs": len(means) < len(kept),
         "baselines": list(dict.fromkeys(each.baseline.label for each in kept if each.baseline)),
         "estimate": estimate,

@@ -38,6 +38,7 @@ from ratecli.ledger.view import Ledger
 from ratecli.ledger.violations import measured_violation
 from ratecli.rates.metrics import goal_names
 from ratecli.render import terminal_safe
+from ratecli.report import sheet as st
 from ratecli.report.answer_text import incomplete_notes
 from ratecli.report.certificates import RATIO_NOTE, collect_certificates
 from ratecli.report.groups import (
@@ -48,17 +49,6 @@ from ratecli.report.groups import (
     results_frame,
     seed_groups,
     trial_datasets,
-)
-from ratecli.report.sheet import (
-    UNKNOWN,
-    Sheet,
-    SheetCell,
-    check_mark,
-    estimate_cell,
-    format_number,
-    format_point,
-    make_sheet,
-    number_cell,
 )
 from ratecli.report.templates import render_template
 from ratecli.report.write import trials_with_files, with_manifest
@@ -152,7 +142,7 @@ class ModelCard:
 
     @property
     def name(self) -> str:
-        point = format_point(self.trial.point)
+        point = st.format_point(self.trial.point)
         return ", ".join(filter(None, [self.trial.label, point, f"seed {self.trial.seed}"]))
 
     @property
@@ -184,7 +174,7 @@ class ModelCard:
         chosen: Any = next((row["setting"] for row in self.result.trace if row.get("chosen")), {})
         options = {k: v for k, v in self.trial.options.items() if k != "tune"} | chosen
         defaults = default_options(self.trial.algorithm)
-        return format_point({k: v for k, v in options.items() if v != defaults.get(k)})
+        return st.format_point({k: v for k, v in options.items() if v != defaults.get(k)})
 
     @property
     def reads(self) -> str:
@@ -192,7 +182,7 @@ class ModelCard:
         return ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
 
     @property
-    def datasets(self) -> Sheet:
+    def datasets(self) -> st.Sheet:
         read = self.ledger.meta.get("datasets") or {}
         rows = []
         for name, entry in trial_datasets(self.ledger, self.trial).items():
@@ -202,7 +192,7 @@ class ModelCard:
             rows.append(
                 {"data set": name, "source": source, "rows": own.get("rows"), "sha256": digests}
             )
-        return make_sheet("Data sets", [row.items() for row in rows])
+        return st.make_sheet("Data sets", [row.items() for row in rows])
 
     @property
     def data_facts(self) -> dict[str, str]:
@@ -236,12 +226,12 @@ class ModelCard:
         means = {row["name"]: row.get("means") or "" for row in list_metrics()}
         return (
             facts
-            | {"at": format_point(point)}
+            | {"at": st.format_point(point)}
             | {name: text for name, text in means.items() if name in words}
         )
 
     @property
-    def constraints(self) -> Sheet:
+    def constraints(self) -> st.Sheet:
         rows = []
         for name in self.ledger.constraints:
             train, test = (
@@ -257,7 +247,7 @@ class ModelCard:
                     ("interval on new rows", interval),
                 ]
             )
-        return make_sheet("Constraints", rows)
+        return st.make_sheet("Constraints", rows)
 
     def _new_violation(self, name: str) -> tuple[float, float]:
         """Return the violation on new rows and its standard error, NaN if they are unknown."""
@@ -270,7 +260,7 @@ class ModelCard:
         return max(found.pieces, default=(value, math.nan))
 
     @property
-    def results(self) -> Sheet:
+    def results(self) -> st.Sheet:
         """The metrics, without an objective that is also a metric."""
         group = next(
             each
@@ -285,14 +275,16 @@ class ModelCard:
         for name in metrics:
             if not name.startswith(VIOLATION_PREFIX):
                 own = {SPLITS[each]: self.numbers.get((each, name)) for each in ("train", "test")}
-                cells = {k: "" if value is None else number_cell(value) for k, value in own.items()}
+                cells = {
+                    k: "" if value is None else st.number_cell(value) for k, value in own.items()
+                }
                 mean = group.estimate("test", name)
-                row = {"metric": name, **cells, "new rows, all seeds": estimate_cell(mean)}
+                row = {"metric": name, **cells, "new rows, all seeds": st.estimate_cell(mean)}
                 rows.append((row | {"seeds": mean.n}).items())
-        return make_sheet("Metrics", rows)
+        return st.make_sheet("Metrics", rows)
 
     @property
-    def group_rates(self) -> Sheet:
+    def group_rates(self) -> st.Sheet:
         """The rates of groups; the note names their rows."""
         found = self.result.info.get(GROUP_RATES_KEY) or {"split": "test", "rates": {}}
         names = group_names(self.ledger, self.trial)
@@ -301,15 +293,15 @@ class ModelCard:
             cells = {RATES[rate]: _rate_cell(rate, *numbers) for rate, numbers in values.items()}
             row = {"group": names.get(group, group), "rows": found["rows"][group], **cells}
             rows.append(row.items())
-        return make_sheet("Rates by group", rows, SPLITS[found["split"]])
+        return st.make_sheet("Rates by group", rows, SPLITS[found["split"]])
 
     @property
-    def certificate(self) -> Sheet:
+    def certificate(self) -> st.Sheet:
         rows = [
             {
                 "constraint": test["constraint"],
                 "passed": test["passed"],
-                "upper bound of the violation": number_cell(float(test["upper"])),
+                "upper bound of the violation": st.number_cell(float(test["upper"])),
                 "delta": test["delta"],
                 "bound": test["bound"],
                 "confidence": "exact" if test["exact"] else "approximate",
@@ -318,7 +310,7 @@ class ModelCard:
             for test in [each.record]
             if each.trial is self.trial and each.about[1] == self.model.variant
         ]
-        return make_sheet("Safety tests", rows)
+        return st.make_sheet("Safety tests", rows)
 
     @property
     def limits(self) -> Iterator[str]:
@@ -351,7 +343,8 @@ class ModelCard:
                 if value is not None and is_violated(value):
                     chance = split == "test" and value < QUANTILE * self._new_violation(name)[1]
                     more = ", which is within the sampling error of the test set" * chance
-                    yield f"{name} is violated on {SPLITS[split]} by {format_number(value)}{more}."
+                    amount = st.format_number(value) + more
+                    yield f"{name} is violated on {SPLITS[split]} by {amount}."
 
     @property
     def versions(self) -> str:
@@ -364,25 +357,27 @@ class ModelCard:
         return [*run, f"{shell_command('predict', self.model.name, 'NEW.csv')} -o DECIDED.csv"]
 
 
-def _violation_cell(value: float | None) -> SheetCell:
+def _violation_cell(value: float | None) -> st.SheetCell:
     if value is None:
-        return SheetCell("not measured")
+        return st.SheetCell("not measured")
     holds = not is_violated(value)
-    text = f"{check_mark(int(holds), 1)} {format_number(value)}"
-    return SheetCell(text, value, "good" if holds else "bad")
+    text = f"{st.check_mark(int(holds), 1)} {st.format_number(value)}"
+    return st.SheetCell(text, value, "good" if holds else "bad")
 
 
 def _interval_text(value: float, error: float, least: float = -math.inf) -> str:
     half = QUANTILE * error
-    ends = (format_number(max(value - half, least)), format_number(value + half))
+    ends = (st.format_number(max(value - half, least)), st.format_number(value + half))
     return "" if math.isnan(half) else f"[{', '.join(ends)}]"
 
 
-def _rate_cell(rate: str, value: float | None, n: int, error: float | None = None) -> SheetCell:
+def _rate_cell(rate: str, value: float | None, n: int, error: float | None = None) -> st.SheetCell:
     """Return a rate over n rows with its interval: of its standard `error`, or of a share."""
     if value is None:
-        return SheetCell(UNKNOWN)
+        return st.SheetCell(st.UNKNOWN)
     if error is not None:
         least = 0.0 if rate == "mse" else -math.inf
-        return SheetCell(f"{format_number(value)} {_interval_text(value, error, least)}", value)
-    return estimate_cell(estimate_share(value * n, n))
+        return st.SheetCell(
+            f"{st.format_number(value)} {_interval_text(value, error, least)}", value
+        )
+    return st.estimate_cell(estimate_share(value * n, n))

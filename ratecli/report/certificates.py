@@ -11,8 +11,8 @@ from typing import Any
 
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.report import sheet as st
 from ratecli.report.groups import SeedGroup, group_by
-from ratecli.report.sheet import Sheet, SheetRow, make_sheet, number_cell, share_cell, share_tone
 
 RATIO_NOTE = "For a limit on a ratio, A / B >= c, the bound is that of c B - A, not of the ratio."
 NOTE = (
@@ -111,7 +111,7 @@ def certified_seeds(ledger: Ledger, group: SeedGroup) -> tuple[int, int]:
     return sum(models), len(tests)
 
 
-def certificate_sheet(ledger: Ledger) -> Sheet:
+def certificate_sheet(ledger: Ledger) -> st.Sheet:
     """Return a row with the number of passes for each algorithm, variant, point and constraint."""
     certificates = collect_certificates(ledger)
     groups = group_by(certificates, lambda each: (*each.about, repr(each.trial.point)))
@@ -123,7 +123,7 @@ def certificate_sheet(ledger: Ledger) -> Sheet:
         note += PATH_NOTE
     else:
         rows = [[cell for cell in row if cell[0] != "candidate"] for row in rows]
-    return make_sheet("Certificates", rows, note)
+    return st.make_sheet("Certificates", rows, note)
 
 
 def _most_models(ledger: Ledger, certificates: Sequence[TrialCertificate]) -> int:
@@ -143,7 +143,7 @@ def _most_models(ledger: Ledger, certificates: Sequence[TrialCertificate]) -> in
     return max(Counter(models.values()).values(), default=0)
 
 
-def _row(ledger: Ledger, own: Sequence[TrialCertificate]) -> SheetRow:
+def _row(ledger: Ledger, own: Sequence[TrialCertificate]) -> st.SheetRow:
     label, variant, constraint = own[0].about
     passed = sum(each.passed for each in own)
     records = [each.record for each in own]
@@ -161,8 +161,8 @@ def _row(ledger: Ledger, own: Sequence[TrialCertificate]) -> SheetRow:
         ("confidence", _distinct("exact" if each["exact"] else "approximate" for each in records)),
         ("for", _distinct(each["classifier"] for each in records)),
         ("candidate", f"{statistics.median(places):g} of {of:g}" if places else "-"),
-        ("passed", share_cell(passed, len(own), share_tone(passed, len(own)))),
-        ("median upper bound", number_cell(statistics.median(each.upper for each in own))),
+        ("passed", st.share_cell(passed, len(own), st.share_tone(passed, len(own)))),
+        ("median upper bound", st.number_cell(statistics.median(each.upper for each in own))),
     ]
 
 

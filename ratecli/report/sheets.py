@@ -12,31 +12,13 @@ import numpy as np
 
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX, is_violated
 from ratecli.ledger.view import Ledger
+from ratecli.report import sheet as st
 from ratecli.report.groups import (
     SeedGroup,
     SplitMetric,
     count_satisfied,
     group_by,
     seed_groups,
-)
-from ratecli.report.sheet import (
-    UNKNOWN,
-    Sheet,
-    SheetCell,
-    SheetRow,
-    check_mark,
-    estimate_cell,
-    format_point,
-    format_setting,
-    identity_cells,
-    identity_columns,
-    make_sheet,
-    number_cell,
-    satisfied_cell,
-    share_cell,
-    share_tone,
-    sort_groups,
-    status_cell,
 )
 
 NUMBER = re.compile(r"[-+]?(\d[\d,.]*(e[-+]?\d+)?|inf\b|nan\b)")
@@ -59,11 +41,11 @@ MAX_STACK_LENGTH = 6000
 """Maximum characters of a traceback; the end is kept, as it is the most informative part."""
 VIOLATIONS_NOTE = (
     "Mean violation ± half its 95 % interval over seeds, and in how many of the trials the "
-    f"constraint is satisfied (at most 0). ✓ in all, ✗ not in all, {UNKNOWN} not measured."
+    f"constraint is satisfied (at most 0). ✓ in all, ✗ not in all, {st.UNKNOWN} not measured."
 )
 SATISFIED_NOTE = (
     "Trials (seeds and sweep points) in which the constraint is satisfied, of those in which it "
-    f"was measured on that split; {UNKNOWN} if it was not measured."
+    f"was measured on that split; {st.UNKNOWN} if it was not measured."
 )
 CELL_LEGEND = (
     "Mean ± half the width of the 95 % Student-t interval over n seeds; the mean alone if all "
@@ -76,7 +58,7 @@ CELL_LEGEND = (
 )
 
 
-def unsolved_sheet(ledger: Ledger) -> Sheet:
+def unsolved_sheet(ledger: Ledger) -> st.Sheet:
     """Return failed, unfinished and unsolved trials of each algorithm by reason."""
     planned = Counter(trial.label for trial in ledger.plan)
     unsolved = [trial for trial in ledger.plan if ledger.status(trial) not in ORDINARY_STATUSES]
@@ -84,41 +66,41 @@ def unsolved_sheet(ledger: Ledger) -> Sheet:
         unsolved,
         lambda each: (each.label, ledger.status(each), NUMBER.sub("#", ledger.reason(each))),
     )
-    rows: list[SheetRow] = []
+    rows: list[st.SheetRow] = []
     for trials in sorted(alike.values(), key=len, reverse=True):
         first, status = trials[0], ledger.status(trials[0])
         result = ledger.results.get(first.key)
         stack = str(result.info.get("traceback") or "") if result else ""
-        where = ", ".join(filter(None, [format_point(first.point), f"seed {first.seed}"]))
+        where = ", ".join(filter(None, [st.format_point(first.point), f"seed {first.seed}"]))
         rows.append(
             [
                 ("algorithm", first.label),
-                ("status", SheetCell(status, tone=status_cell({status: 1}).tone)),
-                ("trials", share_cell(len(trials), planned[first.label])),
+                ("status", st.SheetCell(status, tone=st.status_cell({status: 1}).tone)),
+                ("trials", st.share_cell(len(trials), planned[first.label])),
                 ("first", where),
-                ("reason", SheetCell(ledger.reason(first), more=stack[-MAX_STACK_LENGTH:])),
+                ("reason", st.SheetCell(ledger.reason(first), more=stack[-MAX_STACK_LENGTH:])),
             ]
         )
-    return make_sheet("Unsolved and unfinished trials", rows, UNSOLVED_NOTE)
+    return st.make_sheet("Unsolved and unfinished trials", rows, UNSOLVED_NOTE)
 
 
-def constraint_sheet(ledger: Ledger, *, by_point: bool = False) -> Sheet:
+def constraint_sheet(ledger: Ledger, *, by_point: bool = False) -> st.Sheet:
     """Return constraint satisfaction, by algorithm, variant and constraint (rows) and split.
 
     `by_point` also has rows for each sweep point, with mean violations.
     """
-    names = [name for name in identity_columns(ledger) if by_point or name not in ledger.sweep]
-    groups = sort_groups(seed_groups(ledger.algorithms), names)
-    alike = group_by(groups, lambda group: repr(identity_cells(group, names)))
-    cell = _violation_cell if by_point else satisfied_cell
+    names = [name for name in st.identity_columns(ledger) if by_point or name not in ledger.sweep]
+    groups = st.sort_groups(seed_groups(ledger.algorithms), names)
+    alike = group_by(groups, lambda group: repr(st.identity_cells(group, names)))
+    cell = _violation_cell if by_point else st.satisfied_cell
     rows = [
         [
-            *identity_cells(own[0], names),
+            *st.identity_cells(own[0], names),
             ("constraint", name),
             *((split, cell(own, split, name)) for split in ledger.splits),
             (
                 "status",
-                status_cell(
+                st.status_cell(
                     sum((Counter(each.statuses) for each in own), Counter()),
                     sum(each.constants for each in own),
                 ),
@@ -128,25 +110,25 @@ def constraint_sheet(ledger: Ledger, *, by_point: bool = False) -> Sheet:
         for name in ledger.constraints
     ]
     if by_point:
-        return make_sheet("Constraints at each sweep point", rows, VIOLATIONS_NOTE)
-    return make_sheet("Satisfied constraints", rows, SATISFIED_NOTE)
+        return st.make_sheet("Constraints at each sweep point", rows, VIOLATIONS_NOTE)
+    return st.make_sheet("Satisfied constraints", rows, SATISFIED_NOTE)
 
 
-def _violation_cell(groups: Sequence[SeedGroup], split: str, name: str) -> SheetCell:
+def _violation_cell(groups: Sequence[SeedGroup], split: str, name: str) -> st.SheetCell:
     (group,) = groups
     satisfied, trials = count_satisfied(groups, split, name)
     if not trials:
-        return SheetCell(UNKNOWN)
+        return st.SheetCell(st.UNKNOWN)
     found = group.estimate(split, VIOLATION_PREFIX + name)
-    amount = "not measured" if found.mean is None else estimate_cell(found).text
+    amount = "not measured" if found.mean is None else st.estimate_cell(found).text
     share = f" ({satisfied}/{trials})" if trials > 1 else ""
-    text = f"{check_mark(satisfied, trials)} {amount}{share}"
-    tone = share_tone(satisfied, trials)
+    text = f"{st.check_mark(satisfied, trials)} {amount}{share}"
+    tone = st.share_tone(satisfied, trials)
     harmless = found.mean is not None and not is_violated(found.mean)
-    return SheetCell(text, found.mean, "" if harmless and tone != "good" else tone)
+    return st.SheetCell(text, found.mean, "" if harmless and tone != "good" else tone)
 
 
-def status_sheet(ledger: Ledger) -> Sheet:
+def status_sheet(ledger: Ledger) -> st.Sheet:
     """Return how the trials of each algorithm ended, and their total time."""
     rows = []
     for label, trials in group_by(ledger.plan, lambda trial: trial.label).items():
@@ -156,14 +138,14 @@ def status_sheet(ledger: Ledger) -> Sheet:
             [
                 ("algorithm", label),
                 ("trials", len(trials)),
-                ("status", status_cell(Counter(map(ledger.status, trials)))),
-                ("seconds", SheetCell(f"{seconds:,.1f}", seconds)),
+                ("status", st.status_cell(Counter(map(ledger.status, trials)))),
+                ("seconds", st.SheetCell(f"{seconds:,.1f}", seconds)),
             ]
         )
-    return make_sheet("How trials ended", rows, "Seconds are the sum over all trials.")
+    return st.make_sheet("How trials ended", rows, "Seconds are the sum over all trials.")
 
 
-def tuning_sheet(ledger: Ledger) -> Sheet:
+def tuning_sheet(ledger: Ledger) -> st.Sheet:
     """Return means of what each setting that trials tried reached, and how often it was chosen."""
     tried = [
         (trial, row)
@@ -176,29 +158,29 @@ def tuning_sheet(ledger: Ledger) -> Sheet:
     names = [name for name in TUNING_NUMBERS if any(name in row for _, row in tried)]
     if not any(row.get("unsolved") for _, row in tried):
         names = [name for name in names if name != "unsolved"]
-    rows: list[SheetRow] = []
+    rows: list[st.SheetRow] = []
     for own in alike.values():
         trial, row = own[0]
         rows.append(
             [
                 ("algorithm", trial.label),
-                *([("at", format_point(trial.point))] if ledger.sweep else []),
-                ("setting", format_setting(row["setting"])),
+                *([("at", st.format_point(trial.point))] if ledger.sweep else []),
+                ("setting", st.format_setting(row["setting"])),
                 *((name, _mean_cell([each.get(name) for _, each in own])) for name in names),
-                ("chosen", share_cell(sum(each["chosen"] for _, each in own), len(own))),
+                ("chosen", st.share_cell(sum(each["chosen"] for _, each in own), len(own))),
             ]
         )
     note = "Means over the trials on rows that a setting's models have not seen."
     notes = [note, *(text for name, text in TUNING_NOTES.items() if name in names)]
-    return make_sheet("Tuned parameters", rows, " ".join(notes))
+    return st.make_sheet("Tuned parameters", rows, " ".join(notes))
 
 
-def _mean_cell(values: Iterable[float | None]) -> SheetCell | str:
+def _mean_cell(values: Iterable[float | None]) -> st.SheetCell | str:
     known = [value for value in values if value is not None and not math.isnan(value)]
-    return number_cell(float(np.mean(known))) if known else UNKNOWN
+    return st.number_cell(float(np.mean(known))) if known else st.UNKNOWN
 
 
-def requested_sheets(ledger: Ledger) -> list[Sheet]:
+def requested_sheets(ledger: Ledger) -> list[st.Sheet]:
     """Return a sheet for each entry of `report: tables`, then those of the filter before training.
 
     Without entries, there is one sheet with all metrics. The filter is shown on the training and
@@ -218,13 +200,13 @@ def requested_sheets(ledger: Ledger) -> list[Sheet]:
     return found + [_requested_sheet(stage, table, title) for table in tables]
 
 
-def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sheet:
-    names = list(table.get("rows") or identity_columns(ledger))
+def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> st.Sheet:
+    names = list(table.get("rows") or st.identity_columns(ledger))
     split = table.get("split") or "test"
     groups = seed_groups(ledger, by_seed="seed" in names)
-    shown = {repr(identity_cells(group, names)) for group in groups}
+    shown = {repr(st.identity_cells(group, names)) for group in groups}
     if len(shown) < len(groups):  # further columns tell the rows apart
-        names += [name for name in identity_columns(ledger) if name not in names]
+        names += [name for name in st.identity_columns(ledger) if name not in names]
     metrics: dict[str, SplitMetric] = {}
     for metric in table.get("columns") or ledger.metrics:
         if metric.startswith(VIOLATION_PREFIX):  # on all splits
@@ -234,22 +216,22 @@ def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sh
     repeated = {} if table.get("columns") else _repeated_columns(groups, metrics)
     metrics = {name: place for name, place in metrics.items() if name not in repeated}
     rows = []
-    for group in sort_groups(groups, names):
+    for group in st.sort_groups(groups, names):
         trials = group.measured(metrics.values())
         rows.append(
             [
-                *identity_cells(group, names),
+                *st.identity_cells(group, names),
                 *(
-                    (name, estimate_cell(group.estimate(*place), trials))
+                    (name, st.estimate_cell(group.estimate(*place), trials))
                     for name, place in metrics.items()
                 ),
                 ("n", trials),
-                ("status", status_cell(group.statuses, group.constants)),
+                ("status", st.status_cell(group.statuses, group.constants)),
             ]
         )
     same = "; ".join(f"{name} equals {other}" for name, other in repeated.items())
     notes = [f"Not repeated: {same}." * bool(same), *ledger.row_notes]
-    return make_sheet(f"{title} ({split})", rows, " ".join(filter(None, notes)))
+    return st.make_sheet(f"{title} ({split})", rows, " ".join(filter(None, notes)))
 
 
 def _repeated_columns(

@@ -28,6 +28,7 @@ from ratecli.config.sweep import has_values
 from ratecli.errors import Diagnostic
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.report import sheet as st
 from ratecli.report.check.findings import Finding, Verdict
 from ratecli.report.groups import (
     IntervalEstimate,
@@ -37,20 +38,6 @@ from ratecli.report.groups import (
     same_points,
     seed_groups,
     select_variant,
-)
-from ratecli.report.sheet import (
-    Sheet,
-    SheetCell,
-    SheetRow,
-    format_number,
-    format_point,
-    format_scalar,
-    format_signed,
-    identity_cells,
-    identity_columns,
-    make_sheet,
-    number_cell,
-    status_cell,
 )
 
 ROUNDING = 1e-9
@@ -87,7 +74,7 @@ def _figure(entry: Expectation) -> float:
 
 def _target(entry: Expectation) -> str:
     """Return the expected number with its tolerance, such as `≤ 0.22 within ci`."""
-    within = "" if entry.within is None else f" within {format_scalar(entry.within)}"
+    within = "" if entry.within is None else f" within {st.format_scalar(entry.within)}"
     return f"{SIGNS[entry.kind]}{_figure(entry):g}{within}"
 
 
@@ -165,44 +152,44 @@ def _reason(group: SeedGroup, measured: IntervalEstimate) -> str:
     if measured.nan:
         return "nan"
     answered = group.statuses.keys() <= MEASURED_STATUSES
-    return "no such number" if answered else status_cell(group.statuses).text
+    return "no such number" if answered else st.status_cell(group.statuses).text
 
 
-def expectation_sheet(ledger: Ledger) -> Sheet:
+def expectation_sheet(ledger: Ledger) -> st.Sheet:
     """Return the table of all comparisons, failed ones first."""
     found = compare_expectations(ledger)
-    names = identity_columns(ledger)
+    names = st.identity_columns(ledger)
     rows = [
         [
-            *identity_cells(each.group, names),
+            *st.identity_cells(each.group, names),
             ("split", each.entry.split),
             ("metric", each.entry.metric),
             *comparison_cells(each),
         ]
         for each in sorted(found, key=lambda each: each.verdict.good)  # failed ones first
     ]
-    return make_sheet("Expected and measured values", rows, NOTE)
+    return st.make_sheet("Expected and measured values", rows, NOTE)
 
 
-def comparison_cells(each: ExpectedFinding) -> SheetRow:
+def comparison_cells(each: ExpectedFinding) -> st.SheetRow:
     """Return the cells on the expected and the measured value, and on the verdict."""
     entry, found, difference = each.entry, each.measured, each.difference
     ends, verdict = found.interval, each.verdict.text
     if each.verdict is Verdict.NOT_MEASURED:
         verdict += f": {each.detail}"
     return [
-        ("expected", SheetCell(f"{SIGNS[entry.kind]}{each.figure:g}", each.figure)),
-        ("measured", "nan" * bool(found.nan) if found.mean is None else number_cell(found.mean)),
+        ("expected", st.SheetCell(f"{SIGNS[entry.kind]}{each.figure:g}", each.figure)),
+        ("measured", "nan" * bool(found.nan) if found.mean is None else st.number_cell(found.mean)),
         (
             "95 % interval",
-            SheetCell(" to ".join(map(format_number, ends)), ends[0]) if ends else "",
+            st.SheetCell(" to ".join(map(st.format_number, ends)), ends[0]) if ends else "",
         ),
         ("n", found.n),
         (
             "difference",
-            "" if difference is None else SheetCell(format_signed(difference), difference),
+            "" if difference is None else st.SheetCell(st.format_signed(difference), difference),
         ),
-        ("verdict", SheetCell(verdict, tone=each.verdict.tone)),
+        ("verdict", st.SheetCell(verdict, tone=each.verdict.tone)),
         ("within", entry.within),
         ("source", entry.source),
     ]
@@ -239,8 +226,10 @@ def warn_unmet_expectations(ledger: Ledger) -> list[Diagnostic]:
         apart = [each for each in every if each.verdict is Verdict.DIFFERS]
         if apart:
             first = apart[0]
-            about = ", ".join(filter(None, [first.variant, format_point(first.point), first.split]))
-            measured = format_number(math.nan if first.now is None else first.now)
+            about = ", ".join(
+                filter(None, [first.variant, st.format_point(first.point), first.split])
+            )
+            measured = st.format_number(math.nan if first.now is None else first.now)
             others = f", and {len(apart)} of {len(every)} rows differ" if len(every) > 1 else ""
             message = f"'{first.metric}' of '{first.algorithm}' is {measured} ({about}), expected: "
             found.append(Diagnostic("W501", f"{message}{_target(first.entry)}{others}"))

@@ -16,16 +16,7 @@ from xml.etree import ElementTree as ET
 
 from ratecli.errors import Diagnostic, Loc
 from ratecli.ledger.records import VIOLATION_PREFIX
-from ratecli.report.sheet import (
-    Sheet,
-    SheetCell,
-    SheetRow,
-    format_number,
-    format_point,
-    format_signed,
-    make_sheet,
-    number_cell,
-)
+from ratecli.report import sheet as st
 
 NOT_JUDGED = "not judged"
 """Shown in place of a verdict for a paper's figure without a tolerance."""
@@ -123,7 +114,7 @@ class Finding:
     @property
     def who(self) -> str:
         """Model and split: `majorize (stochastic, kappa = 0.8, test)`; "" for a whole file."""
-        about = ", ".join(filter(None, [self.variant, format_point(self.point), self.split]))
+        about = ", ".join(filter(None, [self.variant, st.format_point(self.point), self.split]))
         return f"{self.algorithm} ({about})" if about else self.algorithm
 
     @property
@@ -139,7 +130,7 @@ class Finding:
             start += f" {self.verdict}"
         if self.was is None or self.now is None:
             return f"{start}: {self.detail}" if start else self.detail
-        values = f"{format_number(self.was)} -> {format_number(self.now)}"
+        values = f"{st.format_number(self.was)} -> {st.format_number(self.now)}"
         return f"{start}: {values}, by {self.change}, {self.detail}"
 
     @property
@@ -147,8 +138,8 @@ class Finding:
         """The difference with its interval, such as `+0.0050 [+0.0031, +0.0069]`; "" if unknown."""
         if self.difference is None:
             return ""
-        interval = ", ".join(map(format_signed, self.interval or ()))
-        return format_signed(self.difference) + (f" [{interval}]" if interval else "")
+        interval = ", ".join(map(st.format_signed, self.interval or ()))
+        return st.format_signed(self.difference) + (f" [{interval}]" if interval else "")
 
     @property
     def diagnostic(self) -> Diagnostic:
@@ -250,14 +241,14 @@ def check_summary(check: CheckReport) -> str:
     return f"{check.name}: {count} comparison{'s' * (count != 1)}{against}: {counts or 'none'}{why}"
 
 
-def findings_sheet(check: CheckReport) -> Sheet:
+def findings_sheet(check: CheckReport) -> st.Sheet:
     """Return a table of all changes: failed ones first, then the largest ones."""
     found = check.of(TABLE_VERDICTS)
     names = list(dict.fromkeys(name for each in found for name in each.point))
-    return make_sheet("Changes", [_row(each, names) for each in found])
+    return st.make_sheet("Changes", [_row(each, names) for each in found])
 
 
-def _row(each: Finding, names: Sequence[str]) -> SheetRow:
+def _row(each: Finding, names: Sequence[str]) -> st.SheetRow:
     floored = each.against == "reference" and each.metric.startswith(VIOLATION_PREFIX)
     return [
         ("verdict", str(each.verdict)),
@@ -266,9 +257,9 @@ def _row(each: Finding, names: Sequence[str]) -> SheetRow:
         *((name, each.point.get(name)) for name in names),
         ("split", each.split),
         ("metric", each.metric),
-        ("was", "" if each.was is None else number_cell(each.was)),
-        ("now", "" if each.now is None else number_cell(each.now)),
-        ("difference", SheetCell(each.change, each.difference)),
+        ("was", "" if each.was is None else st.number_cell(each.was)),
+        ("now", "" if each.now is None else st.number_cell(each.now)),
+        ("difference", st.SheetCell(each.change, each.difference)),
         ("comparison", f"{each.detail}; satisfied counts as 0" if floored else each.detail),
     ]
 
