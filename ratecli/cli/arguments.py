@@ -189,6 +189,12 @@ def _setting_paths(value: Any, path: str = "") -> Iterator[str]:
         yield from _setting_paths(part, f"{path}{step}.")
 
 
+def column_option(text: str) -> Any:
+    """Return an option for a column of the table on the command line, with completion."""
+    return Option(metavar="COLUMN", help=text, autocompletion=complete_columns)
+
+
+Text: TypeAlias = str | None
 FileArgument: TypeAlias = Annotated[Path, Argument(metavar="FILE", help="An experiment.")]
 FilesArgument: TypeAlias = Annotated[
     list[Path],

@@ -15,9 +15,10 @@ from ratecli.cli.arguments import (
     EncodingOption,
     OfflineOption,
     SeparatorOption,
+    Text,
     ThousandsOption,
     collect_errors,
-    complete_columns,
+    column_option,
     complete_datasets,
 )
 from ratecli.cli.console import echo, format_table, pluralize, print_diagnostics, progress_meter
@@ -160,11 +161,7 @@ def filter_table(
     table: TableArgument,
     by: Annotated[
         list[str],
-        Option(
-            metavar="COLUMN",
-            help="Column with the groups to balance; not used as an input; may be repeated.",
-            autocompletion=complete_columns,
-        ),
+        column_option("Column with the groups to balance; not used as an input; may be repeated."),
     ],
     output: TableOutputOption = STDOUT,
     *,
@@ -186,12 +183,9 @@ def filter_table(
         ),
     ] = None,
     drop: Annotated[
-        list[str] | None,
-        Option(metavar="COLUMN", help="Column that is not used as an input; may be repeated."),
+        list[str] | None, column_option("Column that is not used as an input; may be repeated.")
     ] = None,
-    label: Annotated[
-        str | None, Option(metavar="COLUMN", help="Label column, which is not used as an input.")
-    ] = None,
+    label: Annotated[Text, column_option("Label column, which is not used as an input.")] = None,
     missing: Annotated[
         str, Option(metavar="HOW", help="Missing numbers: error | mean (of the training rows).")
     ] = "error",

@@ -19,9 +19,10 @@ from ratecli.cli.arguments import (
     FilesArgument,
     SeparatorOption,
     SettingsOption,
+    Text,
     ThousandsOption,
     collect_errors,
-    complete_columns,
+    column_option,
     complete_templates,
 )
 from ratecli.cli.console import (
@@ -43,6 +44,9 @@ class OutputFormat(StrEnum):
     GITHUB = "github"
 
 
+DEFAULT_FILE = Path("experiment.yaml")
+GROUP_HELP = "A column with groups; if repeated, all combinations are compared."
+GOAL_HELP = "What must hold, as in 'equalized-odds 0.05'; may be repeated; --list shows the names."
 FormatOption: TypeAlias = Annotated[OutputFormat, Option("--format", help="Output format.")]
 
 
@@ -104,7 +108,7 @@ def schema() -> None:
 def init(
     path: Annotated[
         Path, Argument(metavar="[PATH]", show_default=True, help="- is standard output.")
-    ] = Path("experiment.yaml"),
+    ] = DEFAULT_FILE,
     *,
     template: Annotated[
         str | None,
@@ -117,57 +121,23 @@ def init(
         ),
     ] = None,
     data: Annotated[Path | None, Option(metavar="CSV", help="Your own table.")] = None,
-    label: Annotated[
-        str | None,
-        Option(metavar="COLUMN", help="The column to predict.", autocompletion=complete_columns),
-    ] = None,
+    label: Annotated[Text, column_option("The column to predict.")] = None,
     target: Annotated[
-        str | None,
-        Option(
-            metavar="COLUMN",
-            help="Instead of --label: a column of numbers to predict.",
-            autocompletion=complete_columns,
-        ),
+        Text, column_option("Instead of --label: a column of numbers to predict.")
     ] = None,
-    group: Annotated[
-        list[str] | None,
-        Option(
-            metavar="COLUMN",
-            help="A column with groups; if repeated, all combinations are compared.",
-            autocompletion=complete_columns,
-        ),
-    ] = None,
-    goal: Annotated[
-        list[str] | None,
-        Option(
-            metavar="'NAME LIMIT'",
-            help="What must hold, as in 'equalized-odds 0.05'; may be repeated; --list shows the "
-            "names.",
-        ),
-    ] = None,
+    group: Annotated[list[str] | None, column_option(GROUP_HELP)] = None,
+    goal: Annotated[list[str] | None, Option(metavar="'NAME LIMIT'", help=GOAL_HELP)] = None,
     score: Annotated[
-        str | None,
-        Option(
-            metavar="COLUMN",
-            help="The score of an existing model, to set thresholds on it.",
-            autocompletion=complete_columns,
-        ),
+        Text, column_option("The score of an existing model, to set thresholds on it.")
     ] = None,
     deployed: Annotated[
-        str | None,
-        Option(
-            metavar="COLUMN",
-            help="The decisions of the model in use, for the goal churn.",
-            autocompletion=complete_columns,
-        ),
+        Text, column_option("The decisions of the model in use, for the goal churn.")
     ] = None,
     deployed_positive: Annotated[
-        str | None,
+        Text,
         Option(metavar="VALUE", help="Its positive value, if it has other words than the label."),
     ] = None,
-    positive: Annotated[
-        str | None, Option(metavar="VALUE", help="The positive value of the label.")
-    ] = None,
+    positive: Annotated[Text, Option(metavar="VALUE", help="The label's positive value.")] = None,
     separator: SeparatorOption = None,
     decimal: DecimalOption = None,
     thousands: ThousandsOption = None,
@@ -184,7 +154,7 @@ def init(
         echo(_list_starters())
         return
     options = StarterOptions(
-        Path("experiment.yaml") if path == STDOUT else path,
+        DEFAULT_FILE if path == STDOUT else path,
         template=template,
         data=data,
         label=label or "",
