@@ -53,9 +53,9 @@ from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.players.game import DescentPlayer, GradientAscent, ThreePlayerGame
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
+from ratecli.solvers.players.mixtures import shrink_mixture
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
-from ratecli.solvers.players.training import shrink_mixture
 from ratecli.solvers.problem import Problem
 
 ROUNDS = 5
@@ -297,7 +297,7 @@ def game_of(problem: Problem, lanes: int) -> ThreePlayerGame:
     kinds = RowKinds.by(problem.rates)
     form = ProgramLagrangian(RateProgram.of(problem), kinds)
     rates = np.geomspace(1e-3, 1, lanes)
-    player = DescentPlayer(form, LaneRows(problem.X, kinds), ("adam", rates))
+    player = DescentPlayer(form, LaneRows(problem.X, kinds), Stepper("adam", rates), lanes)
     ascent = GradientAscent(Stepper("adam", rates), None)
     return ThreePlayerGame(form, player, ascent, rates)
 

@@ -1,7 +1,7 @@
 """Compiled loops over records and trees.
 
 Arguments of the loops over records are the arrays of `models.records`: numbers and codes of m
-records, and their `FeatureCoding`. `decode_row` is inlined in all of them, here and in solvers.
+records, and their `FeatureCoding`.
 """
 
 from __future__ import annotations
@@ -22,47 +22,6 @@ def number_feature(numbers: Any, i: Any, k: Any, coding: Any) -> Any:
     return coding.number_at[k], (number - coding.mean[k]) / coding.scale[k]
 
 
-@numba.njit(inline="always")
-def decode_row(numbers: Any, codes: Any, i: Any, coding: Any, at: Any, values: Any) -> Any:
-    """Write the indices and values of row i's nonzero features; return how many there are."""
-    count = len(coding.of_number)
-    for k in range(count):
-        at[k], values[k] = number_feature(numbers, i, k, coding)
-    for g in range(len(coding.of_code)):
-        place = coding.level_at[coding.first[g] + codes[i, coding.of_code[g]]]
-        if place >= 0:
-            at[count], values[count] = place, 1.0
-            count += 1
-    return count
-
-
-@numba.njit(cache=True, nogil=True)
-def score_records(numbers: Any, codes: Any, coding: Any, weights: Any, found: Any) -> None:
-    """Write the scores of m records under weights (d, M) into `found` (m, M).
-
-    Four weights at a time are summed in registers.
-    """
-    most, count = len(coding.of_number) + len(coding.of_code), found.shape[1]
-    at, values = np.empty(most, np.int64), np.empty(most)
-    fours = count - count % 4
-    for i in range(len(found)):
-        entries = decode_row(numbers, codes, i, coding, at, values)
-        for t in range(0, fours, 4):
-            a, b, c, d = 0.0, 0.0, 0.0, 0.0
-            for k in range(entries):
-                value, j = values[k], at[k]
-                a += value * weights[j, t]
-                b += value * weights[j, t + 1]
-                c += value * weights[j, t + 2]
-                d += value * weights[j, t + 3]
-            found[i, t], found[i, t + 1], found[i, t + 2], found[i, t + 3] = a, b, c, d
-        for t in range(fours, count):
-            a = 0.0
-            for k in range(entries):
-                a += values[k] * weights[at[k], t]
-            found[i, t] = a
-
-
 @numba.njit(cache=True, nogil=True)
 def fill_entries(numbers: Any, codes: Any, coding: Any, columns: Any, values: Any) -> None:
     """Write the feature index and value of each column of m records into `columns`, `values`.
@@ -77,40 +36,6 @@ def fill_entries(numbers: Any, codes: Any, coding: Any, columns: Any, values: An
             at = coding.level_at[coding.first[g] + codes[i, coding.of_code[g]]]
             columns[i, count + g] = max(at, 0)
             values[i, count + g] = 1.0 if at >= 0 else 0.0
-
-
-@numba.njit(cache=True, nogil=True)
-def add_moments(
-    numbers: Any,
-    codes: Any,
-    cell: Any,
-    center: Any,
-    starts: Any,
-    count: Any,
-    known: Any,
-    sums: Any,
-    squares: Any,
-    seen: Any,
-) -> None:
-    """Add rows to running sums.
-
-    The sums are the count of rows, of rows with each number (P,), the numbers minus `center` (P,),
-    their squares (P,), and the count of rows with each level (L,), those of text column g from
-    `starts[g]` on.
-    """
-    for i in range(len(cell)):
-        if cell[i] < 0:
-            continue
-        count[0] += 1
-        for k in range(len(center)):
-            away = np.float64(numbers[i, k]) - center[k]
-            if np.isnan(away):
-                continue
-            known[k] += 1
-            sums[k] += away
-            squares[k] += away * away
-        for g in range(codes.shape[1]):
-            seen[starts[g] + codes[i, g]] += 1
 
 
 ROW_BLOCK = 1024

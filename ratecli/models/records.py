@@ -1,12 +1,14 @@
 """Rows as stored records (numbers and coded words), and their conversion to features.
 
-The features of 20 million rows take 30 GB, their records 3 GB. Code that sums over rows therefore
-computes features on the fly, in compiled loops (`models.loops`).
+The features of 20 million rows take 30 GB, their records 3 GB. Sums over rows therefore expand
+records a block at a time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,35 +52,6 @@ class FeatureCoding(NamedTuple):
     level_at: NDArray[np.intp]
 
 
-class RecordBatch(NamedTuple):
-    """m rows of a stream, starting at row `start` of the table.
-
-    Attributes
-    ----------
-    numbers, codes
-        (m, ...) the rows' records.
-    cell
-        (m,) the cell of each row (`streaming.stream`); -1 if the row is left out.
-    weight
-        (m,) the weight of each row.
-    """
-
-    start: int
-    numbers: Numbers
-    codes: Codes
-    cell: NDArray[np.int32]
-    weight: Array
-
-    def some(self, which: Any) -> RecordBatch:
-        """Return selected rows, in the order of `which`."""
-        return RecordBatch(self.start, *(part[which] for part in self[1:]))
-
-    def followed_by(self, others: RecordBatch) -> RecordBatch:
-        """Return these rows followed by the others."""
-        pairs: Any = zip(self[1:], others[1:], strict=True)
-        return RecordBatch(self.start, *(np.concatenate(pair) for pair in pairs))
-
-
 @dataclass(frozen=True)
 class RecordEncoder:
     """The conversion of records to `width` features.
@@ -93,31 +66,61 @@ class RecordEncoder:
     width: int
     shares: Array
 
-    def entries(self, rows: RecordBatch) -> tuple[NDArray[np.int64], Array]:
-        """Return (m, P + G) feature indices and values of rows: numbers first, then codes."""
+    def features(self, numbers: Numbers, codes: Codes) -> Features:
+        """Return (m, d) features, bit for bit as an in-memory encoder does (`datasets.encode`)."""
         # imports numba, which takes 0.2 s in every process
         from ratecli.models.loops import fill_entries  # noqa: PLC0415
 
         blocks = len(self.coding.of_number) + len(self.coding.of_code)
-        columns = np.empty((len(rows.cell), blocks), np.int64)
+        columns = np.empty((len(numbers), blocks), np.int64)
         values = np.empty(columns.shape)
-        fill_entries(rows.numbers, rows.codes, self.coding, columns, values)
-        return columns, values
-
-    def features(self, rows: RecordBatch) -> Features:
-        """Return (m, d) features, bit for bit as an in-memory encoder does (`datasets.encode`)."""
-        columns, values = self.entries(rows)
-        if not len(self.coding.of_code) and columns.shape[1] == self.width:
+        fill_entries(numbers, codes, self.coding, columns, values)
+        if not len(self.coding.of_code) and blocks == self.width:
             return values
         return features_of_entries(columns, values, self.width)
 
-    def scores(self, rows: RecordBatch, weights: Array) -> Array:
-        """Return (m, M) `features @ weights` for weights (d, M), in Fortran order.
 
-        The features are not stored.
-        """
-        from ratecli.models.loops import score_records  # noqa: PLC0415
+@dataclass(frozen=True)
+class RowBlock:
+    """m rows of a stream, starting at row `start` of the table.
 
-        found = np.empty((weights.shape[1], len(rows.cell))).T
-        score_records(rows.numbers, rows.codes, self.coding, weights, found)
-        return found
+    Attributes
+    ----------
+    numbers, codes
+        (m, ...) the rows' records.
+    cell
+        (m,) the cell of each row (`streaming.stream`).
+    weight
+        (m,) the weight of each row.
+    encoder
+        Conversion of the records to features.
+    """
+
+    start: int
+    numbers: Numbers
+    codes: Codes
+    cell: NDArray[np.int32]
+    weight: Array
+    encoder: RecordEncoder
+
+    def __len__(self) -> int:
+        return len(self.cell)
+
+    @cached_property
+    def X(self) -> Features:
+        """(m, d) features."""
+        return self.encoder.features(self.numbers, self.codes)
+
+    def some(self, which: Any) -> RowBlock:
+        """Return selected rows, in the order of `which`."""
+        parts: Any = {name: getattr(self, name)[which] for name in _BY_ROW}
+        return replace(self, **parts)
+
+    @classmethod
+    def joined(cls, blocks: Sequence[RowBlock]) -> RowBlock:
+        """Return the rows of all blocks, at least one, as a single block."""
+        parts: Any = {name: np.concatenate([getattr(b, name) for b in blocks]) for name in _BY_ROW}
+        return replace(blocks[0], **parts)
+
+
+_BY_ROW = ("numbers", "codes", "cell", "weight")

@@ -6,8 +6,9 @@ The result equals that of the in-memory encoder for the same table, up to roundi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +20,12 @@ from ratecli.datasets.columns import (
     out_of_range_error,
 )
 from ratecli.datasets.encode import Encoder, NumericBlock, OneHotBlock, check_training_rows
-from ratecli.models.records import FeatureCoding, RecordBatch, RecordEncoder
+from ratecli.models.records import FeatureCoding, RecordEncoder, RowBlock
 from ratecli.streaming.split import CellTable, weight_position
 from ratecli.streaming.store import ColumnFacts
 from ratecli.streaming.stream import RowStream, SumArrays
 from ratecli.streaming.table import StreamedTable
 
-CENTER_RUNS = 16
-"""Runs of rows from which an approximate mean of each column is computed."""
 DEVIATION_ROUNDING = 1e-14
 """A standard deviation below this share of the mean is a rounding error of 0."""
 MIN_NUMBER = 1e-150
@@ -68,9 +67,9 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
     """
     check_training_rows(train.count.sum())
     texts, place = table.store.texts, table.store.places
-    center = _approximate_means(train)
+    center = _first_means(train)
     starts = np.cumsum([0, *(len(column.levels) for column in texts.values())])
-    count, known, sums, squares, seen = train.sums(_Moments(center, starts))
+    count, known, sums, squares, seen = train.sums(partial(_moments, center, starts))
     (rows,) = count
     blocks: list[NumericBlock | OneHotBlock] = []
     shares: dict[str, float] = {}
@@ -106,36 +105,35 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
     return Encoder.of(blocks), shares
 
 
-def _approximate_means(train: RowStream) -> NDArray[np.float64]:
-    """Estimate the mean of each column of numbers (P,) from a few runs spread over the table."""
-    runs = train.runs()
-    some = train.read_runs(sorted({k * runs // CENTER_RUNS for k in range(CENTER_RUNS)}))
-    found, known = some.numbers.astype(np.float64), ~np.isnan(some.numbers)
-    # columns that are not features may be infinite
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean: NDArray[np.float64] = np.nansum(found, axis=0) / np.maximum(known.sum(axis=0), 1)
-    return mean
+def _first_means(train: RowStream) -> NDArray[np.float64]:
+    """Return about the mean of each column of numbers (P,): that of the first rows."""
+    found = next(rows.numbers for rows in train.blocks() if len(rows)).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # of columns that are not features
+        total = np.nansum(found, axis=0)
+        return np.asarray(total / np.maximum((~np.isnan(found)).sum(axis=0), 1))
 
 
-@dataclass(frozen=True)
-class _Moments:
-    """Counts and sums of the training rows.
+def _moments(
+    center: NDArray[np.float64], starts: NDArray[np.intp], blocks: Iterable[RowBlock]
+) -> SumArrays:
+    """Return counts and sums of rows.
 
-    Sums the rows, the rows that have each number (P,), the centered numbers, their squares, and the
-    rows of each level, those of text column g from `starts[g]` on.
+    These are the count of rows, of rows with each number (P,), the centered numbers, their squares,
+    and the count of rows of each level, those of text column g from `starts[g]` on.
     """
-
-    center: NDArray[np.float64]
-    starts: NDArray[np.intp]
-
-    def zeros(self) -> SumArrays:
-        return np.zeros(1), *np.zeros((3, len(self.center))), np.zeros(self.starts[-1])
-
-    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
-        # imports numba, which takes 0.2 s in every process
-        from ratecli.models.loops import add_moments  # noqa: PLC0415
-
-        add_moments(rows.numbers, rows.codes, rows.cell, self.center, self.starts, *sums)
+    count, seen = np.zeros(1), np.zeros(starts[-1])
+    known, sums, squares = np.zeros((3, len(center)))
+    for rows in blocks:
+        away = rows.numbers - center
+        missing = np.isnan(away)
+        away[missing] = 0.0
+        count += len(rows)
+        known += len(rows) - missing.sum(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):  # of columns that are not features
+            sums += away.sum(axis=0)
+            squares += np.einsum("ij,ij->j", away, away)
+        seen += np.bincount((rows.codes + starts[:-1]).ravel(), minlength=len(seen))
+    return count, known, sums, squares, seen
 
 
 def record_encoder(

@@ -14,45 +14,32 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial, reduce
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import MajorityVote, MixtureClassifier
-from ratecli.models.linear import Linear, Logistic, Ramp, RandomizedLogistic, Threshold
-from ratecli.models.records import RecordBatch, RecordEncoder
+from ratecli.models.records import RecordEncoder, RowBlock
 from ratecli.rates.matrix import Predictions, log_loss
 from ratecli.rates.sample import make_read_only
 from ratecli.rates.table import Measurement
 from ratecli.streaming.store import RecordStore, read_items, read_runs
 
 SumArrays: TypeAlias = tuple[Array, ...]
+PartSums: TypeAlias = "Callable[[Iterable[RowBlock]], SumArrays]"
 
 MEASUREMENTS: tuple[Measurement, ...] = ("decision", "error", "squared_error", "log_loss")
-"""In the order of `PredictionSums`."""
+"""In the order of `_prediction_sums`."""
 RUN_LENGTH = 64
 """Adjacent rows that are read together when rows from anywhere are needed."""
 PARTITION_ROWS = 2**19
 CELL_DTYPE = np.dtype("<u2")
 SCHEDULER_VARIABLE = "RATECLI_SCHEDULER"
 """Environment variable with the scheduler's address, set in the process of a trial on a cluster."""
-
-
-class RowSum(Protocol):
-    """A sum over rows. It must be picklable, because sums may be computed on a cluster."""
-
-    def zeros(self) -> SumArrays:
-        """Return the sums over no rows."""
-        ...
-
-    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
-        """Add some rows to `sums`; rows of cell -1 are ignored."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -105,53 +92,48 @@ class RowStream:
         some = {name: getattr(self, name)[cells] for name in names}
         return replace(self, into=renumbered[self.into], **some)
 
-    def sums(self, part: RowSum, every: int = 1) -> SumArrays:
-        """Return sums over all rows, or over one in `every` runs."""
-        if every > 1:
-            return _sum_batches(part, self._run_batches(range(0, self.runs(), every)))
-        sums = part.zeros()
-        for found in _sum_partitions(self, part):
-            for total, each in zip(sums, found, strict=True):
-                total += each  # noqa: PLW2901
-        return sums
+    def sums(self, compute: PartSums, every: int = 1) -> SumArrays:
+        """Return the sums over all rows, or over one in `every` runs.
 
-    def batches(self, first: int, last: int) -> Iterator[RecordBatch]:
-        """Yield the rows from `first` to before `last`."""
+        `compute` returns those over some blocks. It must be picklable: a cluster may compute it.
+        """
+        if every > 1:
+            return compute(self._run_blocks(range(0, self.runs(), every)))
+        return reduce(add_sums, _sums_of_partitions(self, compute))
+
+    def blocks(self, first: int = 0, last: int | None = None) -> Iterator[RowBlock]:
+        """Yield the rows from `first` to before `last`, without excluded ones."""
         for start, records in self.store.pieces(first, last):
             cells = read_items(self.cells, CELL_DTYPE, start, len(records))
-            yield self._batch(start, records, cells)
+            yield self._block(start, records, cells)
 
-    def _run_batches(self, runs: Sequence[int]) -> Iterator[RecordBatch]:
+    def _run_blocks(self, runs: Sequence[int]) -> Iterator[RowBlock]:
         """Yield the rows of some runs, as many at a time as when reading all rows."""
         at_once = max(1, self.store.at_once // RUN_LENGTH)
         for k in range(0, len(runs), at_once):
             yield self.read_runs(runs[k : k + at_once])
 
-    def _batch(
-        self, start: int, records: NDArray[np.void], cells: NDArray[np.uint16]
-    ) -> RecordBatch:
-        weight = row_weights(records, self.weight_at)
-        return RecordBatch(start, records["numbers"], records["codes"], self.into[cells], weight)
+    def _block(self, start: int, records: NDArray[np.void], cells: NDArray[np.uint16]) -> RowBlock:
+        cell, weight = self.into[cells], row_weights(records, self.weight_at)
+        numbers, codes = records["numbers"], records["codes"]
+        block = RowBlock(start, numbers, codes, cell, weight, self.encoded)
+        inside = cell >= 0
+        return block if inside.all() else block.some(inside)
 
     def runs(self) -> int:
         """Return the number of runs of `RUN_LENGTH` rows; the last one may be shorter."""
         return -(-self.store.rows // RUN_LENGTH)
 
-    def read_runs(self, runs: Sequence[int]) -> RecordBatch:
+    def read_runs(self, runs: Sequence[int]) -> RowBlock:
         """Return the rows of some runs, in their order, without excluded rows."""
         records = read_runs(self.store.path, self.store.record, runs, RUN_LENGTH)
-        rows = self._batch(0, records, read_runs(self.cells, CELL_DTYPE, runs, RUN_LENGTH))
-        return rows.some(rows.cell >= 0)
+        cells = read_runs(self.cells, CELL_DTYPE, runs, RUN_LENGTH)
+        return self._block(runs[0] * RUN_LENGTH, records, cells)
 
-    def sample_rows(self, chances: Array, seed: int) -> RecordBatch:
+    def sample_rows(self, chances: Array, rng: np.random.Generator) -> RowBlock:
         """Sample rows, each with the probability (C,) of its cell."""
-        random = np.random.Generator(np.random.PCG64(seed))
-        bounds = np.append(chances, 0.0)  # the last is for excluded rows (-1)
-        found = []
-        for rows in self.batches(0, self.store.rows):
-            some = random.random(len(rows.cell)) < bounds[rows.cell]
-            found.append(rows.some(some)[1:])
-        return RecordBatch(0, *(np.concatenate(part) for part in zip(*found, strict=True)))
+        some = (rows.some(rng.random(len(rows)) < chances[rows.cell]) for rows in self.blocks())
+        return RowBlock.joined(list(some))
 
     def decisions(self, classifier: Classifier) -> Array:
         """Return the mean probability (C,) of a classifier's positive decision in each cell."""
@@ -164,8 +146,8 @@ class RowStream:
 
         The errors of estimates are included only if the `label` (C,) of each cell is given.
         """
-        part = PredictionSums(self.encoded, tuple(classifiers.values()), len(self), label)
-        (sums,) = self.sums(part)
+        compute = partial(_prediction_sums, tuple(classifiers.values()), len(self), label)
+        (sums,) = self.sums(compute)
         found = np.divide(sums, self.weight, where=self.weight > 0, out=np.zeros_like(sums))
         unknown = np.full(len(self), np.nan)
         return {
@@ -197,88 +179,34 @@ def row_weights(records: NDArray[np.void], weight_at: int | None) -> Array:
     return records["numbers"][:, weight_at].astype(np.float64)
 
 
-@dataclass(frozen=True)
-class PredictionSums:
-    """Weighted sums (M, 1 or 4, C) of the decisions of M classifiers in C cells.
+def _prediction_sums(
+    classifiers: Sequence[Classifier], cells: int, label: Array | None, blocks: Iterable[RowBlock]
+) -> SumArrays:
+    """Return weighted sums (M, 1 or 4, C) of the decisions of M classifiers in C cells.
 
     With the label (C,) of each cell, also of the error, the squared error and the log loss of their
-    estimates. Linear classifiers and mixtures of them take scores, which are computed for all of
-    them at once; others take features.
+    estimates.
     """
-
-    encoded: RecordEncoder
-    classifiers: tuple[Classifier, ...]
-    cells: int
-    label: Array | None
-
-    @cached_property
-    def weights(self) -> Array:
-        """(d, M) distinct weights of the linear classifiers."""
-        members = (part for each in self.classifiers for part in _linear_parts(each) or ())
-        distinct = {part.weights.tobytes(): part.weights for part in members}
-        found = np.array(list(distinct.values())).reshape(-1, self.encoded.width)
-        return np.ascontiguousarray(found.T)
-
-    def zeros(self) -> SumArrays:
-        return (np.zeros((len(self.classifiers), 1 if self.label is None else 4, self.cells)),)
-
-    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
-        inside = rows.cell >= 0
-        kept = rows if inside.all() else rows.some(inside)
-        scores = self.encoded.scores(kept, self.weights)
-        known = {w.tobytes(): scores[:, k] for k, w in enumerate(self.weights.T)}
-        scored: Any = KnownScores((len(kept.cell), self.encoded.width), known)
-        X: Any = None
-        for totals, classifier in zip(sums[0], self.classifiers, strict=True):
-            needs_features = _linear_parts(classifier) is None
-            if needs_features and X is None:
-                X = self.encoded.features(kept)
-            inputs = X if needs_features else scored
-            found = [classifier.decide(inputs)]
-            if self.label is not None:
-                estimates, label = classifier.estimate(inputs), self.label[kept.cell]
-                error = np.nan_to_num(estimates - label)
-                found += [error, error**2, log_loss(estimates, label)]
-            for total, each in zip(totals, found, strict=True):
-                total += np.bincount(kept.cell, kept.weight * each, self.cells)  # noqa: PLW2901
+    sums = np.zeros((len(classifiers), 1 if label is None else 4, cells))
+    for rows in blocks:
+        for totals, classifier in zip(sums, classifiers, strict=True):
+            found = [classifier.decide(rows.X)]
+            if label is not None:
+                estimates, true = classifier.estimate(rows.X), label[rows.cell]
+                error = np.nan_to_num(estimates - true)
+                found += [error, error**2, log_loss(estimates, true)]
+            totals += [np.bincount(rows.cell, rows.weight * each, cells) for each in found]
+    return (sums,)
 
 
-@dataclass(frozen=True)
-class KnownScores:
-    """Stands in for features (m, d) that are only multiplied by weights with known products."""
-
-    shape: tuple[int, int]
-    known: Mapping[bytes, Array]
-
-    def __matmul__(self, weights: Array) -> Array:
-        return self.known[weights.tobytes()]
+def add_sums(sums: SumArrays, others: SumArrays) -> SumArrays:
+    """Return the sums over the rows of both."""
+    return tuple(map(np.add, sums, others))
 
 
-def _linear_parts(classifier: Classifier) -> Sequence[Linear] | None:
-    """Return the linear classifiers whose scores determine the decisions.
-
-    Return None if the classifier needs features.
-    """
-    own: type = type(classifier)  # the exact type, because subclasses may use features
-    if own in {Threshold, Logistic, RandomizedLogistic, Ramp}:
-        return [cast("Linear", classifier)]
-    if own in {MixtureClassifier, MajorityVote}:
-        parts = [_linear_parts(member) for member in cast("MixtureClassifier", classifier).members]
-        return None if None in parts else [part for each in parts for part in each or ()]
-    return None
-
-
-def _sum_batches(part: RowSum, batches: Iterable[RecordBatch]) -> SumArrays:
-    sums = part.zeros()
-    for rows in batches:
-        part.add(rows, sums)
-    return sums
-
-
-def _sum_partition(stream: RowStream, part: RowSum, first: int) -> SumArrays:
+def _sum_partition(stream: RowStream, compute: PartSums, first: int) -> SumArrays:
     """Return the sums of the partition that starts with the row `first`."""
-    last = min(first + stream.partition, stream.store.rows)
-    return _sum_batches(part, stream.batches(first, last))
+    return compute(stream.blocks(first, min(first + stream.partition, stream.store.rows)))
 
 
 def _sum_on_worker(compute: Callable[[int], SumArrays], first: int) -> SumArrays:
@@ -294,9 +222,9 @@ def cluster_client(address: str) -> Any:
     return Client(address, set_as_default=False)
 
 
-def _sum_partitions(stream: RowStream, part: RowSum) -> Iterator[SumArrays]:
+def _sums_of_partitions(stream: RowStream, compute: PartSums) -> Iterator[SumArrays]:
     """Yield the sums of each partition in order, computed here and by idle workers of a cluster."""
-    compute = partial(_sum_partition, stream, part)
+    part_sums = partial(_sum_partition, stream, compute)
     starts = range(0, stream.store.rows, stream.partition)
     futures: dict[int, Any] = {}
     address = os.environ.get(SCHEDULER_VARIABLE)
@@ -304,7 +232,7 @@ def _sum_partitions(stream: RowStream, part: RowSum) -> Iterator[SumArrays]:
         client = cluster_client(address)
         idle = [worker for worker, tasks in client.processing().items() if not tasks]
         if idle:
-            shared = client.scatter(compute, workers=idle, broadcast=True, hash=False)
+            shared = client.scatter(part_sums, workers=idle, broadcast=True, hash=False)
             futures = {
                 start: client.submit(_sum_on_worker, shared, start, workers=idle, pure=False)
                 for k, start in enumerate(starts)
@@ -315,4 +243,4 @@ def _sum_partitions(stream: RowStream, part: RowSum) -> Iterator[SumArrays]:
             with suppress(Exception):  # the worker died or cannot read the file: do its work
                 yield futures.pop(start).result()
                 continue
-        yield compute(start)
+        yield part_sums(start)

@@ -15,8 +15,8 @@ from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.oracles import boosters
 from ratecli.solvers.players import boosting
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
+from ratecli.solvers.players.mixtures import SHRINK_GAP
 from ratecli.solvers.players.solver import ThreePlayer, check_boosted_model
-from ratecli.solvers.players.training import SHRINK_GAP
 from ratecli.solvers.problem import Problem
 
 lightgbm = pytest.importorskip("lightgbm", reason="an optional package")

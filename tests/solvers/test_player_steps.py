@@ -8,7 +8,6 @@ from oracles.goals import KL, Rules, by_kind, problem, smooth_rows
 
 from ratecli.models.storage import dumps
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.players.blocks import pack_lanes, unpack_lanes
 from ratecli.solvers.players.lagrangian import DescendingAtom, NegativeRatioAtom, RatioAtom
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
@@ -48,18 +47,17 @@ def test_pass_counts_decisions_and_sums_slopes(storage, lanes):
     rng = np.random.default_rng(0)
     W = rng.normal(size=(X.shape[1] + 1, lanes)).astype(np.float32)
     sides = rng.random((2 * kinds.count, lanes))
-    found = rows.run(pack_lanes(W), pack_lanes(sides))
+    found = rows.run(W, sides)
     scores, yes, slopes = hinged(X, kinds, W, sides)
-    np.testing.assert_allclose(unpack_lanes(found[0], lanes), yes, rtol=1e-6)
-    np.testing.assert_allclose(unpack_lanes(found[1], lanes), slopes, atol=0.005)
-    above, below = (unpack_lanes(each, lanes) for each in rows.hinges(pack_lanes(W)))
+    np.testing.assert_allclose(found[0], yes, rtol=1e-6)
+    np.testing.assert_allclose(found[1], slopes, atol=0.005)
+    above, below = rows.hinges(W)
     for each, sign in ((above, 1), (below, -1)):
         total = by_kind(kinds, np.maximum(1 + sign * scores, 0))
         np.testing.assert_allclose(each, total, rtol=1e-6)
     # a score that is not a number is a negative decision without a gradient
     W[-1, 0], W[:, 1] = np.nan, 2.0 * (np.arange(len(W)) == len(W) - 1)
-    found = rows.run(pack_lanes(W), pack_lanes(sides))
-    yes, slopes = (unpack_lanes(each, lanes) for each in found)
+    yes, slopes = rows.run(W, sides)
     assert not yes[:, 0].any()
     assert not slopes[:, 0].any()
     np.testing.assert_allclose(yes[:, 1], kinds.totals)
@@ -87,13 +85,13 @@ def test_steps_agree_with_plain_numpy(name):
     total = game.slacks.copy()
     for step in range(12):
         prices, slacks = game.prices.copy(), game.slacks.copy()
-        W = unpack_lanes(game.player.W, len(grid))
+        W = game.player.W.astype(float)
         _, seen_rates = game.step()
         _, yes, pull = hinged(given.X, kinds, W, sides @ prices)
         np.testing.assert_allclose(seen_rates, kinds.rates(yes), atol=1e-6)
         moved = W - descending.step(pull)
         far = np.abs(descending.first) > 1e-5  # smaller gradients are rounding errors
-        off = np.abs(unpack_lanes(game.player.W, len(grid)) - moved) / learning
+        off = np.abs(game.player.W - moved) / learning
         assert off[far].max() < 3e-3
         signed = form.signs * prices[count:]
         broken = np.zeros((count, len(grid)))
@@ -126,7 +124,7 @@ def draws(n: int, size: int, count: int, seed: int = 0):
     kinds = RowKinds.by(problem(rows, GOALS["kl"]).rates)
     lanes = LaneRows(np.column_stack([rows.X, np.arange(n)]), kinds)
     batch = lanes.batches(size, np.random.default_rng(seed))
-    found = [batch.draw() for _ in range(count)]
+    found = [next(batch) for _ in range(count)]
     return lanes, [(some, some.X[:, -1].astype(int)) for some in found]
 
 

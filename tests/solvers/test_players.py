@@ -25,8 +25,8 @@ from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.players import game as game_module
 from ratecli.solvers.players import lagrangian as atoms
+from ratecli.solvers.players.mixtures import best_iterate, shrink_by_metrics, shrink_mixture
 from ratecli.solvers.players.solver import ThreePlayer
-from ratecli.solvers.players.training import best_iterate, shrink_by_metrics, shrink_mixture
 from ratecli.solvers.problem import Problem
 
 

@@ -19,10 +19,8 @@ from ratecli.solvers.baselines.solvers import Unconstrained
 from ratecli.solvers.baselines.streamed import StreamedNewton, fit_plain_streamed
 from ratecli.solvers.design_matrix import add_ones_column
 from ratecli.solvers.liblinear import fit_liblinear
-from ratecli.solvers.players import streamed as player
-from ratecli.solvers.players.blocks import WIDTH
+from ratecli.solvers.players import rows as player
 from ratecli.solvers.players.rows import LaneRows
-from ratecli.solvers.players.streamed import StreamedLaneRows
 from ratecli.solvers.problem import ERROR_RATE
 from ratecli.streaming.stream import SCHEDULER_VARIABLE, RowStream, cluster_client
 
@@ -126,10 +124,10 @@ def test_lane_passes_equal_those_in_memory(folder):
     memory, stream = problems(folder)
     kinds, cells = RowKinds.by(memory.rates), RowKinds.by(stream.rates)
     np.testing.assert_array_equal(kinds.patterns, cells.patterns)
-    lanes, rows = LaneRows(memory.X, kinds), StreamedLaneRows(stream.stream, cells)
+    lanes, rows = LaneRows(memory.X, kinds), LaneRows(stream.stream, cells)
     rng = np.random.default_rng(0)
-    W = rng.normal(size=(2, rows.width + 1, WIDTH)).astype(np.float32)
-    sides = rng.random((2, 2 * kinds.count, WIDTH)).astype(np.float32)
+    W = rng.normal(size=(rows.width + 1, 20)).astype(np.float32)
+    sides = rng.random((2 * kinds.count, 20))
     one, other = lanes.run(W, sides), rows.run(W, sides)
     np.testing.assert_array_equal(one[0], other[0])
     np.testing.assert_allclose(one[1], other[1], rtol=1e-4, atol=1e-2)
@@ -144,17 +142,16 @@ def test_batches_represent_all_rows(folder, monkeypatch, pool):
     monkeypatch.setattr(player, "RARE_KIND_ROWS", 4)
     _, stream = problems(folder, rows=2500)
     kinds = RowKinds.by(stream.rates)
-    rows = StreamedLaneRows(stream.stream, kinds)
+    rows = LaneRows(stream.stream, kinds)
     batch = rows.batches(24, np.random.default_rng(0))
-    W = np.random.default_rng(1).normal(size=(1, rows.width + 1, WIDTH)).astype(np.float32)
-    nothing = np.zeros((1, 2 * kinds.count, WIDTH), np.float32)
+    W = np.random.default_rng(1).normal(size=(rows.width + 1, 16)).astype(np.float32)
     yes = []
     for _ in range(400):
-        some = batch.draw()
+        some = next(batch)
         weights = np.add.reduceat(some.weight, some.starts[:-1])
         np.testing.assert_allclose(weights, kinds.totals, rtol=1e-5)
-        yes.append(some.run(W, nothing)[0])
-    exact, _ = rows.run(W, nothing)
+        yes.append(some.run(W)[0])
+    exact, _ = rows.run(W)
     share = exact / kinds.totals[:, None]
     taken = np.diff(some.starts)[:, None]
     error = kinds.totals[:, None] * np.sqrt(share * (1 - share) / taken / len(yes))

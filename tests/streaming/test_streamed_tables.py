@@ -67,7 +67,7 @@ def same_features(rows, encoder, table, train, atol):
     assert encoder.names == known.names
     X, Y = (
         each.toarray() if sparse.issparse(each) else each
-        for each in (rows.encoded.features(all_rows(rows)), known.transform(table))
+        for each in (all_rows(rows).X, known.transform(table))
     )
     np.testing.assert_allclose(X, Y, atol=atol)
     shown = ((X == 0) | (X == 1)).all(axis=0)
@@ -95,11 +95,6 @@ def test_features_and_splits_equal_those_in_memory(tmp_path, name, spec):
     X = same_features(rows, encoder, table, part == "train", atol=1e-9)
     x, tiny, huge = (X[:, encoder.names.index(each)] for each in ("x", "tiny", "huge"))
     np.testing.assert_allclose([tiny, huge], [x, x], atol=1e-8)
-    np.testing.assert_allclose(rows.encoded.scores(there, np.eye(X.shape[1])), X, atol=1e-12)
-    W = np.random.default_rng(0).normal(size=(X.shape[1], 9))
-    for count in (0, 1, 4, 7, 9):
-        scores = rows.encoded.scores(there, W[:, :count])
-        np.testing.assert_allclose(scores, X @ W[:, :count], atol=1e-11)
     np.testing.assert_array_equal(cells.count, np.bincount(there.cell))
     np.testing.assert_allclose(cells.weight, np.bincount(there.cell, there.weight))
     # a sum over rows of weight w has the variance of n rows of weight W / n: the sum of w**2
@@ -117,7 +112,7 @@ def test_numbers_do_not_depend_on_batch_sizes(tmp_path, monkeypatch):
         monkeypatch.setattr(tables, "PIECE", piece)
         for name in ("t.parquet", "t.csv"):
             _, cells, rows, encoder = dealt(OPTIONS | {"path": name}, tmp_path)
-            X = rows.encoded.features(all_rows(rows))
+            X = all_rows(rows).X
             found.append((X.tobytes(), cells.path.read_bytes(), encoder))
     assert found[0] == found[2] == found[4]
     assert found[1] == found[3] == found[5]
@@ -165,7 +160,7 @@ def test_files_of_a_folder_are_one_table(tmp_path):
     write(table, tmp_path / "t.parquet")
     found = [dealt(OPTIONS | {"path": name}, tmp_path) for name in ("t.parquet", "parts")]
     assert len(found[1][0]) == 300
-    whole, parts = (rows.encoded.features(all_rows(rows)) for _, _, rows, _ in found)
+    whole, parts = (all_rows(rows).X for _, _, rows, _ in found)
     np.testing.assert_array_equal(whole, parts)
     table.drop(columns="z").to_parquet(tmp_path / "parts" / "9.parquet")
     assert fault(OPTIONS | {"path": "parts"}, tmp_path).startswith("E404")
@@ -378,9 +373,10 @@ def test_runs_and_samples_of_rows(tmp_path):
     kept = all_rows(rows[train])
     np.testing.assert_array_equal(train[kept.cell], there.cell[np.isin(there.cell, train)])
     chances = (cells.columns["sex"] == "F").astype(float)
-    drawn = rows.sample_rows(chances, 5)
-    assert len(drawn.cell) == cells.count[chances > 0].sum()
-    assert abs(len(rows.sample_rows(chances / 2, 5).cell) - len(drawn.cell) / 2) < 80
+    rng = np.random.default_rng(5)
+    drawn = rows.sample_rows(chances, rng)
+    assert len(drawn) == cells.count[chances > 0].sum()
+    assert abs(len(rows.sample_rows(chances / 2, rng)) - len(drawn) / 2) < 80
 
 
 def test_files_of_killed_processes_are_removed(tmp_path):

@@ -9,98 +9,86 @@ only a few passes over all rows remain.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import expit
 
 from ratecli.models.base import Array
 from ratecli.models.linear import Logistic, Threshold
-from ratecli.models.loops import decode_row
-from ratecli.models.records import FeatureCoding, RecordBatch
+from ratecli.models.records import RowBlock
+from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.liblinear import ClassificationLoss
 from ratecli.solvers.problem import Problem
 from ratecli.streaming.stream import RowStream, SumArrays
 
-HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-"""An odd number with random-looking bits: the upper bits of a product select the rows of a sample
-(Knuth 1998, 6.4).
-"""
 
+def margin_losses(margin: Array, width: float) -> tuple[Array, Array, Array]:
+    """Return the losses of margins (m,), the negatives of their slopes, and their curvatures.
 
-@numba.njit(inline="always")
-def _margin_loss(margin: Any, width: Any) -> Any:
-    """Return the loss of a margin, the negative of its slope, and its curvature."""
+    The loss is logistic if `width` is 0, else a hinge rounded over an interval of that width of the
+    margin below 1.
+    """
     if width == 0:
-        tail = math.exp(-abs(margin))
-        pull = tail / (1 + tail) if margin > 0 else 1 / (1 + tail)
-        return math.log1p(tail) + max(0.0, -margin), pull, pull * (1 - pull)
-    hinge = max(0.0, 1.0 - margin)
-    if hinge >= width:
-        return hinge - 0.5 * width, 1.0, 0.0
-    return 0.5 * hinge * hinge / width, hinge / width, 1 / width if hinge > 0 else 0.0
+        pull = expit(-margin)
+        return np.logaddexp(0, -margin), pull, pull * (1 - pull)
+    hinge = np.maximum(0.0, 1.0 - margin)
+    rounded = np.minimum(hinge, width)
+    inside = (hinge > 0) & (hinge < width)
+    return rounded * (hinge - 0.5 * rounded) / width, rounded / width, inside / width
 
 
 @numba.njit(cache=True, nogil=True)
-def add_losses(
-    rows: Any,
-    coding: Any,
-    side: Any,
-    share: Any,
-    w: Any,
-    width: Any,
-    every: Any,
-    totals: Any,
-    slope: Any,
-    curve: Any,
-) -> None:
+def add_squares(starts: Any, columns: Any, values: Any, weights: Any, curve: Any) -> None:
+    """Add weighted outer squares of rows in compressed form, of sorted columns, to `curve` (d, d).
+
+    Only its diagonal and the entries below it are changed.
+    """
+    for i in range(len(weights)):
+        for k in range(starts[i], starts[i + 1]):
+            scaled, row = weights[i] * values[k], curve[columns[k]]
+            for j in range(starts[i], k + 1):
+                row[columns[j]] += scaled * values[j]
+
+
+def sum_losses(
+    labels: tuple[Array, Array], w: Array, width: float, chances: Array, blocks: Iterable[RowBlock]
+) -> SumArrays:
     """Sum losses of linear scores and their derivatives in weights and bias, w (d + 1,).
 
-    A row of cell c has the label `side[c]` (1, -1, or 0 for none) and the weight `weight *
-    share[c]`. The loss is logistic if `width` is 0, else a hinge rounded over an interval of that
-    width of the margin below 1. Adds to `totals`: the loss, the hinge without rounding, the sum of
-    the negative slopes in the margin, and the number of rows with curvature. Adds to `slope` (d +
-    1,) the first derivatives, and to `curve` (d + 1, d + 1), on the diagonal and on one side of it,
-    the second derivatives of a sample of rows: of the rows with feature j at least one in
-    `every[j]` (d + 1,), chosen by a hash of the row index and weighted up accordingly.
+    `labels` are the side (1, -1, or 0 for none) of the rows of each cell, and the factor of their
+    weights. Returns four totals: the loss, the hinge without rounding, the sum of the negative
+    slopes in the margin, and the number of rows with curvature; the first derivatives (d + 1,); and
+    the second derivatives (d + 1, d + 1), on the diagonal and below, of a sample of rows: those
+    with feature j are sampled with at least the probability `chances[j]` (d + 1,), always the same.
     """
-    last = len(w) - 1
-    most = len(coding.of_number) + len(coding.of_code) + 1
-    at, values = np.empty(most, np.int64), np.empty(most)
-    for i in range(len(rows.cell)):
-        c = rows.cell[i]
-        if c < 0 or side[c] == 0:
-            continue
-        count = decode_row(rows.numbers, rows.codes, i, coding, at, values)
-        score = w[last]
-        for k in range(count):
-            score += w[at[k]] * values[k]
-        counted, margin = rows.weight[i] * share[c], side[c] * score
-        loss, pull, bend = _margin_loss(margin, width)
-        totals[0] += counted * loss
-        totals[1] += counted * max(0.0, 1.0 - margin)
-        totals[2] += counted * pull
-        at[count], values[count] = last, 1.0
-        change = -counted * pull * side[c]
-        if change != 0:
-            for k in range(count + 1):
-                slope[at[k]] += change * values[k]
-        if bend == 0:
-            continue
-        totals[3] += 1
-        steps = every[last]
-        for k in range(count):
-            steps = min(steps, every[at[k]])
-        place = (np.uint64(rows.start + i) * HASH_MULTIPLIER) >> np.uint64(24)
-        if place % np.uint64(steps) == 0:
-            for k in range(count + 1):
-                stretched, row = steps * bend * counted * values[k], curve[at[k]]
-                for j in range(k + 1):  # a pair of features always occurs in the same order
-                    row[at[j]] += stretched * values[j]
+    side, share = labels
+    d = len(w) - 1
+    totals, slope, curve = np.zeros(4), np.zeros(d + 1), np.zeros((d + 1, d + 1))
+    rare = np.where(chances > chances[-1], chances, 0.0)[:-1]
+    for rows in blocks:
+        sides, counted = side[rows.cell], rows.weight * share[rows.cell]
+        design = DesignMatrix(rows.X)
+        margin = sides * design.scores(w)
+        loss, pull, bend = margin_losses(margin, width)
+        hinge = np.maximum(0.0, 1.0 - margin)
+        (bent,) = np.nonzero(bend * np.abs(sides))
+        counted = np.where(sides == 0, 0.0, counted)
+        totals += np.array([counted @ loss, counted @ hinge, counted @ pull, len(bent)])
+        slope += design.pull(-counted * pull * sides)
+        chance = np.full(len(rows), chances[-1])
+        if rare.any():
+            chance = np.minimum(1.0, chance + (rows.X != 0) @ rare)
+        bent = bent[np.random.default_rng(rows.start).random(len(rows))[bent] < chance[bent]]
+        some, weights = sparse.csr_array(rows.X[bent]), (counted * bend / chance)[bent]
+        add_squares(some.indptr, some.indices, some.data, weights, curve)
+        curve[-1] += DesignMatrix(some).pull(weights)
+    return totals, slope, curve
 
 
 SAMPLE_ROWS = 2**17
@@ -132,26 +120,6 @@ ROUNDING = 1e-11
 """For steps with a smaller predicted decrease, relative to the value, rounding hides the change of
 the value, and slopes are compared instead.
 """
-
-
-@dataclass(frozen=True)
-class LossSums:
-    """The sums of a pass at weights and bias `w` (see `add_losses`)."""
-
-    coding: FeatureCoding
-    side: Array
-    share: Array
-    w: Array
-    width: float
-    every: NDArray[np.int64]
-
-    def zeros(self) -> SumArrays:
-        d = len(self.w)
-        return np.zeros(4), np.zeros(d), np.zeros((d, d))
-
-    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
-        labels = self.side, self.share
-        add_losses(rows, self.coding, *labels, self.w, self.width, self.every, *sums)
 
 
 @dataclass(frozen=True)
@@ -235,11 +203,12 @@ class StreamedNewton:
     def at(self, w: Array, width: float, curved: float) -> NewtonPoint:
         """Evaluate a point in a pass over the rows, of which about `curved` have curvature."""
         self.passes += 1
-        most = max(1, int(curved / SAMPLE_ROWS))
-        shares = np.append(self.stream.encoded.shares, 1.0)
-        every = np.clip(shares * curved / MIN_FEATURE_ROWS, 1, most).astype(np.int64)
-        part = LossSums(self.stream.encoded.coding, self.side, self.share, w, width, every)
-        totals, slope, half = self.stream.sums(part, self.every)
+        often = np.maximum(np.append(self.stream.encoded.shares, 1.0) * curved, 1.0)
+        least = min(1.0, SAMPLE_ROWS / max(curved, 1.0))
+        chances = np.clip(MIN_FEATURE_ROWS / often, least, 1.0)
+        labels = self.side, self.share
+        sums = partial(sum_losses, labels, w, width, chances)
+        totals, slope, half = self.stream.sums(sums, self.every)
         penalty, slope = 0.5 * self.l2 * float(w @ w), slope + self.l2 * w
         curve = half + half.T - np.diag(np.diag(half)) + self.l2 * np.eye(len(w))
         apart = w - slope / self.l2  # the weights that correspond to the dual variables

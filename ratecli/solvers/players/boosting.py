@@ -31,7 +31,7 @@ from ratecli.solvers.oracles.estimators import make_estimator
 from ratecli.solvers.oracles.unseen import hold_out
 from ratecli.solvers.players.game import ClassifierPlayer, Iterate
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
-from ratecli.solvers.players.training import SettingResult
+from ratecli.solvers.players.mixtures import SettingResult
 from ratecli.solvers.problem import Problem
 
 if TYPE_CHECKING:

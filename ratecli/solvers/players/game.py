@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -12,9 +12,8 @@ import numpy as np
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
-from ratecli.solvers.numerics import Stepper, StepRule
+from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.oracles.base import Oracle, OracleRows
-from ratecli.solvers.players.blocks import WIDTH, Floats32, pack_lanes, unpack_lanes
 from ratecli.solvers.players.lagrangian import (
     ClosedFormAtom,
     DescendingAtom,
@@ -24,8 +23,7 @@ from ratecli.solvers.players.lagrangian import (
     SmoothAtom,
     multiply_lanes,
 )
-from ratecli.solvers.players.rows import BatchSampler, KindRows, LaneRows
-from ratecli.solvers.players.streamed import StreamedBatchSampler, StreamedLaneRows
+from ratecli.solvers.players.rows import Floats32, KindRows, LaneRows
 
 
 class ClassifierPlayer(ABC):
@@ -52,11 +50,8 @@ class ClassifierPlayer(ABC):
         """Return the terms (1 + J + S, B) of the Lagrangian that the multipliers see."""
         return self.form.terms(rates)
 
-    def rates_on_all_rows(self, answers: Sequence[Any], used: int) -> list[Array] | None:  # noqa: ARG002
-        """Return the rates of several answers in the first lanes (K, used).
-
-        None if `move` returned them.
-        """
+    def rates_on_all_rows(self, answers: Sequence[Any]) -> list[Array] | None:  # noqa: ARG002
+        """Return the rates (K, B) of several answers; None if `move` returned them."""
         return None
 
 
@@ -94,35 +89,30 @@ class DescentPlayer(ClassifierPlayer):
 
     Where a positive decision increases a term, the upper hinge `max(0, 1 + score)` is used; where
     it decreases the term, the lower hinge `max(0, 1 - score)` (Narasimhan, Cotter, Gupta 2019,
-    Algorithm 2, and Algorithm 3 as corrected). An answer is the weights (L, d + 1, WIDTH).
+    Algorithm 2, and Algorithm 3 as corrected). An answer is the weights (d + 1, B), bias last.
     """
 
     def __init__(
         self,
         form: ProgramLagrangian,
-        rows: LaneRows | StreamedLaneRows,
-        stepper: tuple[StepRule, Array],
-        batch: BatchSampler | StreamedBatchSampler | None = None,
+        rows: LaneRows,
+        stepper: Stepper,
+        lanes: int,
+        batch: Iterator[KindRows] | None = None,
         *,
         surrogate: bool = False,
     ) -> None:
-        """Start from zero weights.
-
-        `stepper` is the rule of the steps and one learning rate for each of B lanes. With
-        `surrogate`, multipliers see hinges instead of true rates.
-        """
-        rule, rates = stepper
+        """Start from zero weights. With `surrogate`, multipliers see hinges, not true rates."""
         self.form, self.rows, self.batch, self.surrogate = form, rows, batch, surrogate
-        self.lanes, self.stepper = len(rates), Stepper(rule, pack_lanes(rates[None]))
-        self.W = pack_lanes(np.zeros((rows.width + 1, self.lanes)))
-        self._seen: LaneRows | StreamedLaneRows | KindRows = rows
+        self.stepper, self.W = stepper, np.zeros((rows.width + 1, lanes), np.float32)
+        self._seen: LaneRows | KindRows = rows
 
     def classifier(self, answer: Floats32, lane: int) -> Threshold:
-        own = answer[lane // WIDTH, :, lane % WIDTH].astype(float)
+        own = answer[:, lane].astype(float)
         return Threshold(own[:-1], float(own[-1]))
 
     def is_finite(self, answer: Floats32, lane: int) -> bool:
-        return bool(np.isfinite(answer[lane // WIDTH, :, lane % WIDTH]).all())
+        return bool(np.isfinite(answer[:, lane]).all())
 
     def move(self, prices: Array) -> tuple[Floats32, Array]:
         """Take one step; return the weights before it and their rates.
@@ -130,24 +120,19 @@ class DescentPlayer(ClassifierPlayer):
         With a batch, the rates are those of the sampled rows.
         """
         before = self.W
-        self._seen = self.rows if self.batch is None else self.batch.draw()
-        sides = multiply_lanes(self._sides, prices)
-        yes, slopes = self._seen.run(before, pack_lanes(sides))
+        self._seen = self.rows if self.batch is None else next(self.batch)
+        yes, slopes = self._seen.run(before, multiply_lanes(self._sides, prices))
         self.W = (before - self.stepper.step(slopes)).astype(np.float32)
-        return before, self.rows.kinds.rates(unpack_lanes(yes, self.lanes))
+        return before, self.rows.kinds.rates(yes)
 
-    def rates_on_all_rows(self, answers: Sequence[Floats32], used: int) -> list[Array] | None:
+    def rates_on_all_rows(self, answers: Sequence[Floats32]) -> list[Array] | None:
         if self.batch is None:
             return None
-        rates = self.rates_of(np.hstack([unpack_lanes(each, used) for each in answers]))
-        return np.split(rates, len(answers), axis=1)
+        return np.split(self.rates_of(np.hstack(answers)), len(answers), axis=1)
 
-    def rates_of(self, weights: Array) -> Array:
+    def rates_of(self, weights: Floats32) -> Array:
         """Return the rates (K, N) of classifiers with weights (d + 1, N) on all rows."""
-        W = pack_lanes(weights)
-        yes, _ = self.rows.run(W, np.zeros((len(W), 2 * self.rows.kinds.count, WIDTH), np.float32))
-        blocks = np.stack([self.rows.kinds.rates(block) for block in yes])
-        return unpack_lanes(blocks, weights.shape[1])
+        return self.rows.kinds.rates(self.rows.run(weights)[0])
 
     def terms(self, answer: Floats32, rates: Array) -> Array:
         """Return the terms, with hinges instead of counts as upper bounds if `surrogate`.
@@ -157,7 +142,7 @@ class DescentPlayer(ClassifierPlayer):
         if not self.surrogate:
             return super().terms(answer, rates)
         kinds = self.rows.kinds
-        above, below = (unpack_lanes(each, self.lanes) for each in self._seen.hinges(answer))
+        above, below = self._seen.hinges(answer)
         hinges = np.concatenate([above, below - kinds.totals[:, None]])
         none = self.form.terms(np.nan_to_num(kinds.matrix.c)[:, None])
         return none + multiply_lanes(self._sides.swapaxes(1, 2), hinges)
@@ -329,19 +314,15 @@ class ThreePlayerGame:
         if isinstance(multipliers, SwapRegret):
             self.prices = np.full_like(self.prices, 1 / len(self.prices))
 
-    def play(self, steps: int, every: int, used: int | None = None) -> list[Iterate]:
-        """Run `steps` steps and keep the iterates 0, `every`, 2 `every`, ... and the last one.
-
-        The rates of lanes after the first `used` ones (by default all) need not be on all rows.
-        """
+    def play(self, steps: int, every: int) -> list[Iterate]:
+        """Run `steps` steps and keep the iterates 0, `every`, 2 `every`, ... and the last one."""
         kept = []
         for step in range(steps + 1):
             prices = self.prices
             answer, rates = self.step()
             if step % every == 0 or step == steps:
                 kept.append(Iterate(step, answer, rates, prices))
-        used = len(self.slack_rates) if used is None else used
-        known = self.player.rates_on_all_rows([each.answer for each in kept], used)
+        known = self.player.rates_on_all_rows([each.answer for each in kept])
         if known is None:
             return kept
         return [each._replace(rates=rates) for each, rates in zip(kept, known, strict=True)]

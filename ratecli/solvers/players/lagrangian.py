@@ -399,7 +399,8 @@ class ProgramLagrangian:
         total = np.zeros((self.constraints, slacks.shape[1]))
         for bundle in self.bundles:
             if bundle.shares is not None:
-                total += bundle.shares @ bundle.atom.value(slacks[bundle.slots])
+                values = bundle.atom.value(slacks[bundle.slots])
+                total += multiply_lanes(bundle.shares[None], values)
         return total
 
     def boxed(self, slacks: Array) -> Array:

@@ -1,63 +1,78 @@
-"""Rows of the descending player: sorted by kind, and one pass serves all lanes."""
+"""Rows of the descending player: sorted by kind, and one pass serves all lanes (settings)."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.models.base import Array, Features
+from ratecli.models.base import Array, Features, append_columns
+from ratecli.models.records import RowBlock
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.players.blocks import WIDTH, Floats32
+from ratecli.streaming.stream import RUN_LENGTH, RowStream, SumArrays, add_sums
 
+Floats32 = NDArray[np.float32]
 Uint32Array = NDArray[np.uint32]
 
+LANES_OF_PRODUCT = 16
+"""Columns of a product of dense rows: always the same number, so that the numbers of a lane do not
+depend on the other lanes.
+"""
+SPARSE_BELOW = 1 / 16
+"""Share of entries that are not 0 above which a product of dense rows is faster."""
+MAX_LANES = 256
+"""Number of lanes whose scores are in memory at once."""
 MAX_DISTINCT_PARTS = 512
 """Largest number of distinct parts in a group of columns: larger groups mean fewer parts per row,
 but more scores to compute.
 """
 MAX_PART_SHARE = 0.5
 """Largest ratio of parts to stored entries per row for which the rows are split into parts."""
+MIN_POOL_ROWS = 2**15
+"""Smallest number of rows in a pool; `BATCHES_PER_POOL` batches if that is more."""
+BATCHES_PER_POOL = 2
+RARE_KIND_ROWS = 64
+"""A kind with fewer rows in an average pool is sampled separately."""
+RARE_SAMPLE_ROWS = 2**12
+"""Approximate number of rows in the sample of a rare kind."""
 
 
-LANE_BLOCKS_AT_ONCE = 16
-"""Number of blocks of lanes whose scores are in memory at once."""
+def in_single_precision(X: Any) -> Features:
+    """Return features (m, d) in single precision, dense if that makes products faster."""
+    if sparse.issparse(X) and X.nnz > SPARSE_BELOW * X.shape[0] * X.shape[1]:
+        X = X.toarray()
+    found: Features = X.astype(np.float32)
+    return found
 
 
-class CsrArrays(NamedTuple):
-    """Compressed sparse rows as compiled functions take them; `rows` are the indices of some."""
+class SharedParts(NamedTuple):
+    """Rows (m, d) as sums of parts that they share, in groups of adjacent columns.
 
-    rows: Uint32Array
-    starts: NDArray[np.int64]
-    columns: Uint32Array
-    values: Floats32
+    Attributes
+    ----------
+    table
+        (U, d) the smallest parts.
+    levels
+        (U', G) places of the parts that are added, in the level before or the table; G is at least
+        2. The sums of the last level are the m rows.
+    """
 
-    @classmethod
-    def of(cls, A: sparse.csr_array) -> CsrArrays:
-        return cls(
-            np.arange(A.shape[0], dtype=np.uint32),
-            A.indptr.astype(np.int64),
-            A.indices.astype(np.uint32),
-            A.data.astype(np.float32),
-        )
+    table: sparse.csr_array
+    levels: tuple[Uint32Array, ...]
 
 
-LaneFeatures = Floats32 | CsrArrays
+def shared_parts(X: sparse.csc_array) -> SharedParts | None:
+    """Group adjacent columns while a group has few distinct parts; None if it does not pay.
 
-
-class SharedRowParts(NamedTuple):
-    """`X = sum over g of table[of[:, g]]`, with `of` (m, G) and `table` (U, d)."""
-
-    of: Uint32Array
-    table: CsrArrays
-
-
-def find_shared_parts(X: sparse.csc_array) -> SharedRowParts | None:
-    """Group adjacent columns while a group has few distinct row parts; None if it does not pay."""
+    Then join pairs of groups while that saves additions.
+    """
     X.sum_duplicates()
     m, d = X.shape
     groups = list[tuple[NDArray[np.intp], list[int]]]()
@@ -75,142 +90,118 @@ def find_shared_parts(X: sparse.csc_array) -> SharedRowParts | None:
         if len(groups) == most or code.max() >= MAX_DISTINCT_PARTS:
             return None
         groups.append((code, [j]))
-    if not groups:
-        return None
+    if len(groups) == 1:  # sums need two parts
+        groups.append((np.zeros(m, np.intp), []))
     tables = []
     for code, columns in groups:
-        _, first = np.unique(code, return_index=True)
-        only = np.isin(np.arange(d), columns).astype(float)
-        tables.append(sparse.csr_array(X[first]) * only)
-        tables[-1].eliminate_zeros()
+        only = np.isin(np.arange(d), columns).astype(X.dtype)
+        tables.append(sparse.csr_array(X[np.unique(code, return_index=True)[1]]) * only)
     table = sparse.csr_array(sparse.vstack(tables))
-    starts = np.cumsum([0, *(t.shape[0] for t in tables)])
-    of = np.stack(
-        [code + start for (code, _), start in zip(groups, starts[:-1], strict=True)], axis=1
-    )
-    return SharedRowParts(np.ascontiguousarray(of, dtype=np.uint32), CsrArrays.of(table))
+    table.eliminate_zeros()
+    codes, levels = [code for code, _ in groups], list[Uint32Array]()
+    places = _places(codes)
+    while len(codes) > 2 and len(codes) % 2 == 0:
+        joint = [places[:, k : k + 2] for k in range(0, len(codes), 2)]
+        keys = [pair @ np.array([places.max() + 1, 1]) for pair in joint]
+        unique = [np.unique(each, return_index=True, return_inverse=True) for each in keys]
+        if 4 * sum(len(each) for each, _, _ in unique) > m * len(codes):  # saves no additions
+            break
+        kept = [pair[first] for pair, (_, first, _) in zip(joint, unique, strict=True)]
+        levels.append(np.concatenate(kept).astype(np.uint32))
+        codes = [code for _, _, code in unique]
+        places = _places(codes)
+    return SharedParts(table, (*levels, places.astype(np.uint32)))
+
+
+def _places(codes: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
+    """Return the places (m, G) of the parts of each row, given by codes (m,) in G groups."""
+    starts = np.cumsum([0, *(int(code.max()) + 1 for code in codes)])
+    return np.stack([code + start for code, start in zip(codes, starts, strict=False)], axis=1)
 
 
 @dataclass(frozen=True)
 class KindRows:
-    """Rows sorted by kind; lanes are blocks as defined in `lanes`.
-
-    Weights W are (L, d + 1, WIDTH), bias last.
+    """Rows sorted by kind. Weights W are (d + 1, B), bias last, in single precision.
 
     Attributes
     ----------
     X
-        Features of the m rows.
+        (m, d) features.
     starts
         (Q + 1,) where each kind begins.
     weight
         (m,) weight of each row.
     parts
-        The parts that rows are sums of, if it pays to compute the scores of these.
+        The parts that rows, with a last column of ones, are sums of, if it pays to compute these.
     """
 
-    X: LaneFeatures
+    X: Features
     starts: NDArray[np.int64]
     weight: Floats32
-    parts: SharedRowParts | None = None
+    parts: SharedParts | None = None
 
-    def select(
-        self, rows: Uint32Array, starts: NDArray[np.int64], weight: Array | Floats32
-    ) -> KindRows:
-        """Return some of the rows (m',), sorted by kind, with other weights."""
-        X, parts = self.X, self.parts
-        X = X._replace(rows=X.rows[rows]) if isinstance(X, CsrArrays) else X[rows]
-        parts = None if parts is None else parts._replace(of=parts.of[rows])
-        return KindRows(X, starts, weight.astype(np.float32), parts)
-
-    def run(self, W: Floats32, sides: Floats32) -> tuple[Array, Floats32]:
+    def run(self, W: Floats32, sides: Array | None = None) -> tuple[Array, Array | Floats32]:
         """Return the positively decided weight of each kind, and slopes of hinges.
 
-        `sides` (L, 2 Q, WIDTH) are coefficients of hinges, not negative. The decided weights are
-        (L, Q, WIDTH); the derivatives of the sum of all hinges with respect to weights and bias are
-        (L, d + 1, WIDTH), 0 if all sides are.
+        `sides` (2 Q, B) are coefficients of hinges, not negative; by default 0. The decided weights
+        are (Q, B); the derivatives of the sum of all hinges with respect to W are (d + 1, B).
         """
+        if W.shape[1] > MAX_LANES:
+            blocks = range(0, W.shape[1], MAX_LANES)
+            several = [slice(first, first + MAX_LANES) for first in blocks]
+            found = [self.run(W[:, some], sides and sides[:, some]) for some in several]
+            yes, slopes = map(np.hstack, zip(*found, strict=True))
+            return yes, slopes
         # imports numba, which takes a third of a second; boosted trees do not need it
-        from ratecli.solvers.players.lanes import add_transposed_product, pass_over_parts
+        from ratecli.solvers.players.lanes import add_parts, add_to_parts, count_and_slope
 
-        if self.parts is None:  # each row is a part of its own
-            X, of = self.X, np.arange(len(self.weight), dtype=np.uint32)[:, None]
-        else:
-            of, X = self.parts
-        yes, slopes = np.zeros((len(W), sides.shape[1] // 2, WIDTH)), np.zeros(W.shape, np.float32)
-        for first in range(0, len(W), LANE_BLOCKS_AT_ONCE):
-            block = slice(first, first + LANE_BLOCKS_AT_ONCE)
-            scores = _lane_scores(X, W[block])
-            pull, lanes = np.zeros_like(scores), (scores, W[block], sides[block])
-            pass_over_parts(of, self.starts, self.weight, *lanes, pull, yes[block], slopes[block])
-            if not sides[block].any():
-                continue
-            if isinstance(X, CsrArrays):
-                add_transposed_product(*X, pull, slopes[block])
-            else:
-                slopes[block, :-1] += X.T @ pull
-        return yes, slopes
+        X, levels = self.parts or (self.X, ())
+        lanes, kinds = W.shape[1], len(self.starts) - 1
+        scores = [multiply(X, W) if levels else multiply(X, W[:-1]) + W[-1]]
+        for parts in levels:
+            scores.append(np.empty((len(parts), lanes), np.float32))
+            add_parts(parts, *scores[-2:])
+        slopes, yes = scores.pop(), np.zeros((kinds, lanes))
+        given = np.zeros((2 * kinds, lanes)) if sides is None else sides
+        count_and_slope(self.starts, self.weight, given.astype(np.float32), slopes, yes)
+        if sides is None:
+            return yes, np.zeros_like(W)
+        for parts in reversed(levels):
+            pulled = scores.pop()
+            pulled[:] = 0.0
+            add_to_parts(parts, slopes, pulled)
+            slopes = pulled
+        if levels:
+            return yes, multiply(X.T, slopes)
+        bias = multiply(np.ones((1, len(slopes)), np.float32), slopes)
+        return yes, np.concatenate([multiply(X.T, slopes), bias])
 
     def hinges(self, W: Floats32) -> tuple[Array, Array]:
         """Return, for each kind of row, the sums of `max(0, 1 + score)` and `max(0, 1 - score)`.
 
-        Both are (L, Q, WIDTH).
+        Both are (Q, B).
         """
-        scores, weight = _lane_scores(self.X, W) + W[:, -1:], self.weight[:, None]
+        scores, weight = multiply(self.X, W[:-1]) + W[-1], self.weight[:, None]
         kinds = [slice(*ends) for ends in pairwise(self.starts)]
 
         def by_kind(hinges: Floats32) -> Array:
-            return np.stack([hinges[:, kind].sum(axis=1, dtype=float) for kind in kinds], axis=1)
+            return np.stack([hinges[kind].sum(axis=0, dtype=float) for kind in kinds])
 
         above, below = (by_kind(weight * np.maximum(1 + sign * scores, 0)) for sign in (1, -1))
         return above, below
 
 
-def _lane_scores(X: LaneFeatures, W: Floats32) -> Floats32:
-    """Return the scores (L, m, WIDTH), without the bias."""
-    if not isinstance(X, CsrArrays):
-        return np.asarray(X @ W[:, :-1])
-    from ratecli.solvers.players.lanes import multiply_rows  # imports numba
-
-    scores = np.empty((len(W), len(X.rows), WIDTH), np.float32)
-    multiply_rows(*X, W, scores)
-    return scores
-
-
-class LaneRows:
-    """The rows in memory that a rate counts.
-
-    Attributes
-    ----------
-    kinds
-        Kinds of all rows.
-    width
-        Number of features d.
-    merged
-        The rows, with equal ones of a kind merged.
-    """
-
-    def __init__(self, X: Features, kinds: RowKinds) -> None:
-        used = np.flatnonzero(kinds.weight)
-        products = np.asarray(X @ np.random.default_rng(0).normal(size=X.shape[1]))
-        products = products[kinds.row[used]]
-        order = np.lexsort((products, kinds.of[used]))
-        kind, key, used = kinds.of[used][order], products[order], used[order]
-        new = np.concatenate([[True], (np.diff(key) != 0) | (np.diff(kind) != 0)])
-        weight = np.add.reduceat(kinds.weight[used], np.flatnonzero(new)).astype(np.float32)
-        some = X[kinds.row[used[new]]]
-        features = CsrArrays.of(some) if sparse.issparse(some) else some.astype(np.float32)
-        parts = find_shared_parts(sparse.csc_array(some))
-        self.kinds, self.width = kinds, int(X.shape[1])
-        self.merged = KindRows(features, kind_starts(kind[new], kinds), weight, parts)
-        self.run, self.hinges = self.merged.run, self.merged.hinges
-        self._kind, self._weight = kind, kinds.weight[used]
-        self._member = (np.cumsum(new) - 1).astype(np.uint32)
-
-    def batches(self, size: int, rng: np.random.Generator) -> BatchSampler:
-        """Return a sampler of batches of about `size` rows, before equal ones are merged."""
-        starts = kind_starts(self._kind, self.kinds)
-        return BatchSampler(self.merged.select(self._member, starts, self._weight), size, rng)
+def multiply(X: Any, W: Floats32) -> Floats32:
+    """Return the product (m, B) of X (m, n) and W (n, B)."""
+    if sparse.issparse(X):
+        return np.asarray(X @ W)
+    if W.shape[1] == LANES_OF_PRODUCT:
+        return np.asarray(X @ W)
+    lanes = W.shape[1]
+    blocks = -(-lanes // LANES_OF_PRODUCT)
+    padded = np.pad(W, ((0, 0), (0, blocks * LANES_OF_PRODUCT - lanes)))
+    found = np.hstack([X @ some for some in np.hsplit(padded, blocks)])
+    return np.ascontiguousarray(found[:, :lanes])
 
 
 def kind_starts(kind: NDArray[np.intp], kinds: RowKinds) -> NDArray[np.int64]:
@@ -218,43 +209,149 @@ def kind_starts(kind: NDArray[np.intp], kinds: RowKinds) -> NDArray[np.int64]:
     return np.searchsorted(kind, np.arange(kinds.count + 1)).astype(np.int64)
 
 
-class BatchSampler:
-    """Samples batches without replacement, stratified by kind, with at least one row of each kind.
-
-    A sampled row gets the weight of the rows of its kind that it represents, so that sums over a
-    batch are unbiased estimates of sums over all rows, and exact if all are sampled.
+class LaneRows:
+    """The rows that a rate counts: in memory, or a block at a time.
 
     Attributes
     ----------
-    order, weight
-        (n,) the rows by kind, and their weights; after a draw, the sampled ones of each kind come
-        first.
-    ends
-        (Q + 1,) where each kind begins among the sampled rows.
+    kinds
+        Kinds of all rows, or of all cells of a stream.
+    width
+        Number of features d.
+    merged
+        The rows in memory, with equal ones of a kind merged.
     """
 
-    def __init__(
-        self, rows: KindRows, size: int, rng: np.random.Generator, there: Array | None = None
-    ) -> None:
-        """Sample about `size` rows, which represent `there` (Q,) rows of each kind.
+    def __init__(self, X: Features | RowStream, kinds: RowKinds) -> None:
+        self.kinds, self.width = kinds, int(X.shape[1])
+        self.stream = X if isinstance(X, RowStream) else None
+        if isinstance(X, RowStream):
+            return
+        used = np.flatnonzero(kinds.weight)
+        products = np.asarray(X @ np.random.default_rng(0).normal(size=self.width))
+        products = products[kinds.row[used]]
+        order = np.lexsort((products, kinds.of[used]))
+        kind, key, used = kinds.of[used][order], products[order], used[order]
+        new = np.concatenate([[True], (np.diff(key) != 0) | (np.diff(kind) != 0)])
+        weight = np.add.reduceat(kinds.weight[used], np.flatnonzero(new)).astype(np.float32)
+        some = in_single_precision(X[kinds.row[used[new]]])
+        parts = shared_parts(
+            sparse.csc_array(append_columns(some, np.ones((some.shape[0], 1)), np.float32))
+        )
+        self.merged = KindRows(some, kind_starts(kind[new], kinds), weight, parts)
+        starts, weight = kind_starts(kind, kinds), kinds.weight[used].astype(np.float32)
+        self._pool = RowPool(some, np.cumsum(new) - 1, starts, weight)
 
-        By default they represent themselves.
-        """
-        here = np.diff(rows.starts)
-        there = here.astype(float) if there is None else there
-        share = min(1.0, size / there.sum())
-        taken = np.minimum(np.maximum(np.rint(share * there), 1), here)
-        stands = np.repeat(there / np.maximum(taken, 1), here)
-        self.rows, self.rng = rows, rng
-        self.order = np.arange(len(rows.weight), dtype=np.uint32)
-        self.weight = (rows.weight * stands).astype(np.float32)
-        self.ends = np.append(0, np.cumsum(taken)).astype(np.int64)
+    def run(self, W: Floats32, sides: Array | None = None) -> tuple[Array, Array | Floats32]:
+        """Return what `KindRows.run` does, for all rows."""
+        found: tuple[Array, Array] = self._sums(KindRows.run, W, sides)
+        return found
 
-    def draw(self) -> KindRows:
-        from ratecli.solvers.players.lanes import draw_batch  # imports numba
+    def hinges(self, W: Floats32) -> tuple[Array, Array]:
+        """Return what `KindRows.hinges` does, for all rows."""
+        found: tuple[Array, Array] = self._sums(KindRows.hinges, W)
+        return found
 
-        size = int(self.ends[-1])
-        rows, weight = np.empty(size, np.uint32), np.empty(size, np.float32)
-        ends, chances = (self.rows.starts, self.ends), self.rng.random(size)
-        draw_batch(self.order, self.weight, *ends, chances, rows, weight)
-        return self.rows.select(rows, self.ends, weight)
+    def _sums(self, method: Any, *arguments: Any) -> Any:
+        if self.stream is None:
+            return method(self.merged, *arguments)
+        return self.stream.sums(partial(_sums_of_blocks, self.kinds, method, arguments))
+
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[KindRows]:
+        """Yield batches of about `size` rows, before equal ones are merged, without end."""
+        if self.stream is None:
+            there = np.diff(self._pool.starts).astype(float)
+            return _batches(itertools.repeat(self._pool), there, size, rng)
+        counts = np.where(self.kinds.weight > 0, self.stream.count, 0.0)
+        there = np.bincount(self.kinds.of, counts, self.kinds.count).astype(float)
+        return _batches(_pools(self.stream, self.kinds, there, size, rng), there, size, rng)
+
+
+def rows_by_kind(rows: RowBlock, kinds: RowKinds) -> KindRows:
+    """Return streamed rows sorted by kind, without rows that no rate counts."""
+    used = np.flatnonzero(kinds.weight[rows.cell] > 0)
+    kind = kinds.of[rows.cell[used]]
+    order = np.argsort(kind, kind="stable")
+    kept = rows.some(used[order])
+    weight = kept.weight.astype(np.float32)
+    return KindRows(in_single_precision(kept.X), kind_starts(kind[order], kinds), weight)
+
+
+def _sums_of_blocks(
+    kinds: RowKinds, method: Any, arguments: Any, blocks: Iterable[RowBlock]
+) -> SumArrays:
+    """Return the sums over blocks of what a method of `KindRows` returns."""
+    found = (method(rows_by_kind(rows, kinds), *arguments) for rows in blocks)
+    return reduce(add_sums, (tuple(each.astype(float) for each in pair) for pair in found))
+
+
+class RowPool(NamedTuple):
+    """m rows in memory, sorted by kind, from which batches are sampled.
+
+    Attributes
+    ----------
+    X
+        Features.
+    row
+        (m,) the row of X of each row.
+    starts, weight
+        As in `KindRows`.
+    """
+
+    X: Features
+    row: NDArray[np.intp]
+    starts: NDArray[np.int64]
+    weight: Floats32
+
+
+def _batches(
+    pools: Iterable[RowPool], there: Array, size: int, rng: np.random.Generator
+) -> Iterator[KindRows]:
+    """Yield batches of about `size` rows, which represent `there` (Q,) rows of each kind.
+
+    They are stratified by kind, with at least one row of each kind, and no row twice. A sampled row
+    gets the weight of the rows of its kind that it represents, so that sums over a batch are
+    unbiased estimates of sums over all rows, and exact if all are sampled. Rows of a pool take
+    turns, in random order. Once as many rows were sampled as the pool has, the next pool takes its
+    place.
+    """
+    share = min(1.0, size / there.sum())
+    for pool in pools:
+        here, spans = np.diff(pool.starts), pairwise(pool.starts)
+        order = np.concatenate([first + rng.permutation(last - first) for first, last in spans])
+        taken = np.minimum(np.maximum(np.rint(share * there), 1), here).astype(np.int64)
+        kind = np.repeat(np.arange(len(taken)), taken)
+        ends = np.append(0, np.cumsum(taken))
+        place = np.arange(len(kind)) - ends[kind]
+        stands = (there / np.maximum(taken, 1))[kind].astype(np.float32)
+        for drawn in range(-(-len(order) // len(kind))):
+            turn = (place + drawn * taken[kind]) % here[kind]
+            rows = order[pool.starts[kind] + turn]
+            yield KindRows(pool.X[pool.row[rows]], ends, pool.weight[rows] * stands)
+
+
+def _pools(
+    stream: RowStream, kinds: RowKinds, there: Array, size: int, rng: np.random.Generator
+) -> Iterator[RowPool]:
+    """Yield pools of streamed rows: short runs from all over the table, and a `reserve`.
+
+    Kinds that are `rare` are sampled once and separately, into the reserve, which is part of every
+    pool. Every run is in a pool once before any is again. The pools depend on the table, the batch
+    size and the seed only.
+    """
+    at_once = max(MIN_POOL_ROWS, BATCHES_PER_POOL * size)
+    few = there * at_once < RARE_KIND_ROWS * there.sum()
+    rare = few[kinds.of] & (kinds.weight > 0) & (there.sum() > at_once)
+    share = np.minimum(1.0, RARE_SAMPLE_ROWS / np.maximum(there[kinds.of], 1.0))
+    reserve = [stream.sample_rows(np.where(rare, share, 0.0), rng)] if rare.any() else []
+    count = min(-(-at_once // RUN_LENGTH), stream.runs())
+    runs, pool = np.zeros(0, np.intp), None
+    while True:
+        if len(runs) < count:
+            runs = np.append(runs, rng.permutation(stream.runs()))
+        taken, runs = np.sort(runs[:count]), runs[count:]
+        if pool is None or count < stream.runs():
+            rows = stream.read_runs(taken.tolist())
+            found = rows_by_kind(RowBlock.joined([rows.some(~rare[rows.cell]), *reserve]), kinds)
+            pool = RowPool(found.X, np.arange(len(found.weight)), found.starts, found.weight)
+        yield pool

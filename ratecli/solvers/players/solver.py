@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from annotated_types import Ge, Gt, MinLen
@@ -32,6 +33,8 @@ if TYPE_CHECKING:  # numpy is slow to import
 LearningRate = Annotated[float, Gt(0)]
 TunedOption = Literal["learning_rate", "multiplier_rate"]
 
+LANES_TOGETHER = 16
+"""Number of settings, of all problems together, that are played at once."""
 DESCENT_DEFAULTS = {"steps": 5000, "every": 10}
 RESPONSE_DEFAULTS = {"steps": 200, "every": 1}
 """With a linear oracle and the default rates, 200 steps leave the mixture .0001 (KL) and .008 (F1)
@@ -172,7 +175,8 @@ class ThreePlayer(RandomizableSolver):
     radius: LearningRate | None = None
     shrink: Literal["rates", "metrics"] = "rates"
 
-    version: ClassVar[int] = 11
+    version: ClassVar[int] = 12
+    runs: ClassVar[str] = "ratecli.solvers.players.training:solve"
     offers: ClassVar[Collection[Variant]] = get_args(Variant)
     one_sided: ClassVar[bool] = True
     streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None, "model": LINEAR_MODEL}
@@ -223,33 +227,20 @@ class ThreePlayer(RandomizableSolver):
     def tunes(cls, options: Collection[str], parameters: Collection[str]) -> bool:
         return not parameters and {*options} <= {*get_args(TunedOption)}
 
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        if self.boosted:
-            from ratecli.solvers.players.boosting import train_boosted
-
-            return train_boosted(self, problem, rng, progress)
-        from ratecli.solvers.players.training import train
-
-        return train(self, [problem], rng, progress)[0]()
-
     @property
     def most_together(self) -> int:
-        """As many problems as fill a block of lanes, if the classifier is linear and descends."""
-        from ratecli.solvers.players.blocks import WIDTH
-
+        """As many problems as share a pass well, if the classifier is linear and descends."""
         descends = self.oracle is None and not self.boosted
-        return max(1, WIDTH // len(self.settings())) if descends else 1
+        return max(1, LANES_TOGETHER // len(self.settings())) if descends else 1
 
     def solve_together(
         self, problems: Sequence[Problem], rng: np.random.Generator, progress: Progress
     ) -> list[Callable[[], Solution] | None]:
-        from ratecli.solvers.players.training import alike, train
-
         if self.most_together == 1:
             return super().solve_together(problems, rng, progress)
-        chosen = alike(self, problems)
-        solutions = iter(train(self, [problems[k] for k in chosen], rng, progress))
-        return [next(solutions) if k in chosen else None for k in range(len(problems))]
+        train: Any = resolve_name("ratecli.solvers.players.training:train_together")
+        found: list[Callable[[], Solution] | None] = train(self, problems, rng, progress)
+        return found
 
     def settings(self) -> list[dict[str, float]]:
         """Return all settings: combinations of learning rate and multiplier rate."""
