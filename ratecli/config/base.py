@@ -32,11 +32,6 @@ from ratecli.errors import Diagnostic, FaultError, InvalidValueError, Loc, did_y
 
 KEY_MARK = "[key]"
 """Last element of pydantic's location if a key is invalid, not its value."""
-REPLACED_KEYS = {
-    "constraints_on": "it was replaced: write holds: validation",
-    "margin": "it was replaced: write holds: new_rows, and for example level: 0.95",
-}
-"""Keys of earlier versions, with help on what to write instead."""
 
 
 def diagnostics_of(error: ValidationError, known: Iterable[str] = ()) -> list[Diagnostic]:
@@ -63,7 +58,7 @@ def diagnostics_of(error: ValidationError, known: Iterable[str] = ()) -> list[Di
 
 def unknown_key(loc: Loc, names: Iterable[str]) -> Diagnostic:
     key = str(loc[-1])
-    hint = REPLACED_KEYS.get(key) or did_you_mean(key, names, "allowed keys")
+    hint = did_you_mean(key, names, "allowed keys")
     return Diagnostic("E101", f"unknown key {quote_value(key)}", hint, loc=loc, key=True)
 
 

@@ -364,19 +364,11 @@ def _parse(words: Any, form: TextFormat) -> NDArray[np.float64] | None:
 
     None if a word is not a number, or a code that other words would equal as a number.
     """
-    numbers, plain = None, form.has_plain_numbers
+    numbers = np.zeros(0)
     for some in (words[:_FEW_WORDS], words):
-        numbers = _cast(some) if plain else None
-        if numbers is None:
-            empty = pc.equal(some, "")
-            if plain:
-                unsigned = pc.replace_substring_regex(some, r"^\+([0-9.])", r"\1")
-                numbers = _cast(pc.if_else(empty, pa.scalar(None, pa.string()), unsigned))
-            else:
-                numbers = spelled_numbers(some, form)
-                gaps = empty.to_numpy(zero_copy_only=False).astype(bool)
-                numbers = None if (np.isnan(numbers) & ~gaps).any() else numbers
-        if numbers is None:
+        numbers = spelled_numbers(some, form)
+        gaps = pc.match_substring_regex(some, r"^(?i:[+-]nan)?$").to_numpy(zero_copy_only=False)
+        if (np.isnan(numbers) & ~gaps.astype(bool)).any():
             return None
     codes = words.filter(pc.match_substring_regex(words, _CODE)).to_pylist()
     zeros = any(word.lstrip("+-").startswith("0") for word in codes)
@@ -399,14 +391,6 @@ def has_large_integers(column: Any) -> bool:
     values = column.dictionary_decode() if kind != column.type else column
     ends = pc.min_max(values).as_py().values()
     return any(end is not None and abs(end) > _LARGEST_EXACT for end in ends)
-
-
-def _cast(words: Any) -> NDArray[np.float64] | None:
-    try:
-        numbers = words.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    except pa.ArrowInvalid:
-        return None
-    return np.asarray(numbers, dtype=np.float64)
 
 
 def value_type(column: Any) -> pa.DataType:

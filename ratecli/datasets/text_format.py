@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -250,6 +251,10 @@ def spelled_numbers(words: Any, form: TextFormat) -> NDArray[np.float64]:
 
     A word is read in the notation of the format only: 26.5 is no number with a decimal comma.
     """
+    if form.has_plain_numbers:
+        with suppress(pa.ArrowInvalid):  # most columns have numbers only, or none
+            numbers = words.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            return np.asarray(numbers, dtype=np.float64)
     there, plain = pa.array(_are_numbers(words, form)), words
     if form.thousands:
         plain = pc.replace_substring_regex(plain, _thousands(form), "")

@@ -146,10 +146,10 @@ error, by variant and metric. `test` is an identifier of the test rows and their
 """
 
 GROUP_RATES_KEY = "group rates"
-"""Key of `TrialResult.info` for rates of groups on new rows (`sampling.group_rates`)."""
+"""Key of `TrialResult.info` for rates of groups on new rows (`sampling.summaries`)."""
 
 FILTERS_KEY = "filters"
-"""Key of `TrialResult.info` for the summaries of filters (`sampling.filter_summary`)."""
+"""Key of `TrialResult.info` for the summaries of filters (`sampling.summaries`)."""
 
 
 FILTER_STAGE_PREFIX = "filter."

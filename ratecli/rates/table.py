@@ -110,7 +110,7 @@ class Rate:
 
 
 OTHER = "other"
-"""Mask of the rates of another algorithm (`sampling.others`), which count by its decisions."""
+"""Mask of the rates of another algorithm (`sampling.deployed`), which count by its decisions."""
 OUTCOME = "outcome"
 EPISODE_WEIGHT = "episode_weight"
 """The measurement of an episode's importance weight."""

@@ -50,7 +50,6 @@ YAML = [
 KEYS = [
     ("E101", "⟦sedes⟧: 3\n", "did you mean 'seeds'"),
     ("E101", "report: {plots: [{kind: tradeoff, x: a, y: b, ⟦colour⟧: red}]}\n", "allowed keys"),
-    ("E101", "⟦margin⟧: 0.95\n", "write holds: new_rows"),
     (
         "E103",
         "trial_seconds: {unconstrained: ⟦a⟧}\n",
