@@ -1,4 +1,4 @@
-"""What trials keep of filters, against sums over rows."""
+"""Rates of groups, violations and filters that are stored with a trial."""
 
 from __future__ import annotations
 
@@ -11,12 +11,83 @@ from experiments import measured_values, people, run_file, write
 from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import FILTERS_KEY
 from ratecli.models.storage import loads
-from ratecli.rates.analysis import objective_goal
-from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import resolve
+from ratecli.rates.analysis import constraint_goal, objective_goal
+from ratecli.rates.matrix import Predictions
+from ratecli.rates.parser import parse_constraint, parse_expression
+from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
+from ratecli.rates.sample import Sample
 from ratecli.rates.scope import Scope
-from ratecli.sampling.rows import load_trial_data
-from ratecli.sampling.summaries import joint_rate_groups
+from ratecli.sampling.rows import TrialData, load_trial_data
+from ratecli.sampling.summaries import group_rates, joint_rate_groups, violation_pieces
+
+
+def rates_of(label, predicted, weight, label_range=None):
+    """The stored numbers of all rows, by rate."""
+    n = len(label)
+    sample = Sample(
+        columns={},
+        label=label,
+        dataset=np.full(n, "d"),
+        part=np.full(n, "test"),
+        weight=weight,
+        label_range=label_range,
+    )
+    predictions = {"main": Predictions(predicted, predicted, predicted)}
+    found = group_rates(TrialData(sample, np.zeros((n, 0))), [], [], predictions)
+    assert found["rows"] == {"all rows": n}
+    return found["rates"]["main"]["all rows"]
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.8])
+def test_errors_of_weighted_rates_are_their_standard_deviations(spread):
+    rng, n = np.random.default_rng(0), 300
+    weight = np.exp(spread * rng.normal(size=n))
+    shares, means = [], []
+    for _ in range(500):
+        decisions, label = rng.random(n) < 0.3, np.zeros(n)
+        shares.append(rates_of(label, decisions.astype(float), weight)["positive_rate"])
+        means.append(rates_of(label, rng.normal(size=n), weight, (-9.0, 9.0))["mse"])
+    values, rows = np.array(shares).T
+    assert (rows[0] == n) == (spread == 0)
+    assert np.std(values) == pytest.approx(np.sqrt(0.3 * 0.7 / rows[0]), rel=0.1)
+    values, _, errors = np.array(means).T
+    assert np.std(values) == pytest.approx(np.mean(errors), rel=0.1)
+
+
+def pieces_of(text, label, yes):
+    """The value of the only piece and its standard error."""
+    n = len(label)
+    sample = Sample(
+        columns={},
+        label=label,
+        dataset=np.full(n, "d"),
+        part=np.full(n, "test"),
+        weight=np.ones(n),
+    )
+    parts = constraint_differences(parse_constraint(text), Scope())
+    goal = constraint_goal("p", text, parts, violation_expression(parts))
+    found = violation_pieces(
+        TrialData(sample, np.zeros((n, 0))), [goal], {"main": Predictions(yes, yes, yes)}
+    )
+    ((piece,),) = found["main"].values()
+    return piece
+
+
+def test_a_precision_of_0_in_4_rows_is_uncertain():
+    """The true positives are 0 of 200 rows: with 2 more rows as in Agresti and Coull, 1 of 202."""
+    n, near = 200, 1 / 202
+    label, yes = np.zeros(n), np.zeros(n)
+    label[:20], yes[-4:] = 1, 1
+    value, error = pieces_of("precision >= 0.2", label, yes)
+    assert value == pytest.approx(0.2)
+    assert error == pytest.approx(np.sqrt(near * (1 - near) / n) / (4 / n))
+
+
+@pytest.mark.parametrize("yes", [0.0, 1.0])
+def test_a_constant_decision_has_certain_selection_rates(yes):
+    label = np.arange(60) % 2
+    assert pieces_of("positive_rate <= 0.02", label, np.full(60, yes)) == (yes - 0.02, 0.0)
+
 
 FILE = """
 name: filters
