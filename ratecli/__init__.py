@@ -13,11 +13,11 @@ from ratecli.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from ratecli.api.balanced import BalancedFilter as BalancedFilter
-    from ratecli.api.classifier import RateConstrainedClassifier as RateConstrainedClassifier
+    from ratecli.api.constrained import RateConstrainedClassifier as RateConstrainedClassifier
+    from ratecli.api.constrained import RateConstrainedRegressor as RateConstrainedRegressor
     from ratecli.api.errors import FaultError as FaultError
     from ratecli.api.errors import NoSolutionFoundError as NoSolutionFoundError
     from ratecli.api.errors import RatecliWarning as RatecliWarning
-    from ratecli.api.regressor import RateConstrainedRegressor as RateConstrainedRegressor
     from ratecli.api.runs import Results as Results
     from ratecli.api.runs import load_dataset as load_dataset
     from ratecli.api.runs import load_results as load_results
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "balanced": ("BalancedFilter",),
-    "classifier": ("RateConstrainedClassifier",),
+    "constrained": ("RateConstrainedClassifier", "RateConstrainedRegressor"),
     "errors": ("FaultError", "NoSolutionFoundError", "RatecliWarning"),
-    "regressor": ("RateConstrainedRegressor",),
     "runs": ("Results", "load_dataset", "load_results", "run"),
     "scoring": ("rate_score", "rate_scorer", "violation_scorer"),
     "tested": ("SafetyTest",),

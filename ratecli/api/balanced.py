@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from ratecli.api.arguments import check_parameters
-from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
+from ratecli.api.errors import (
+    NoSolutionFoundError,
+    check_parameters,
+    convert_errors,
+    issue_warnings,
+)
 from ratecli.api.estimator import MappingParamsEstimator, seed_from_random_state
-from ratecli.api.fitting import FitResult, LabelledRows, fit_rows
-from ratecli.api.goals import FitSpec
+from ratecli.api.fitting import FitResult, FitSpec, fit_rows
+from ratecli.api.rows import LabelledRows
 from ratecli.apply.predict import prediction_columns
 from ratecli.apply.table_filter import (
     MAIN_VARIANT,

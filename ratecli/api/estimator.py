@@ -23,18 +23,29 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from ratecli.api.arguments import check_parameters
-from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
+from ratecli.api.errors import (
+    NoSolutionFoundError,
+    check_parameters,
+    convert_errors,
+    issue_warnings,
+)
 from ratecli.api.fitting import (
+    ConstraintSpec,
     FeatureReader,
     FitResult,
-    LabelledRows,
+    FitSpec,
     fit_rows,
+    shared_arguments,
+)
+from ratecli.api.rows import (
+    InputRows,
+    LabelledRows,
+    check_indices,
+    known_labels,
     normalize_weights,
     note_zero_weights,
+    sensitive_hints,
 )
-from ratecli.api.goals import ConstraintSpec, FitSpec, shared_arguments
-from ratecli.api.rows import InputRows, check_indices, known_labels, sensitive_hints
 from ratecli.datasets.logged import DECISION_WORDS
 from ratecli.experiment.options import option_names
 from ratecli.ledger.records import (

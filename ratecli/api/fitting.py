@@ -1,10 +1,13 @@
-"""Fit one algorithm to rows in memory, in the same way as the runner executes a trial."""
+"""Fit one algorithm to rows in memory, in the same way as the runner executes a trial.
+
+The specification of a fit becomes the content of an experiment, so that the code for files reads
+and checks it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,11 +15,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.validation import _check_sample_weight
 
-from ratecli.api.goals import ROWS_DATASET, FitSpec, ParsedFitSpec
-from ratecli.api.rows import InputRows
+from ratecli.api.rows import ROWS_DATASET, InputRows, LabelledRows
 from ratecli.config.dataset import MISSING_IS_ERROR, MISSING_TO_MEAN
+from ratecli.config.document import Document
+from ratecli.config.experiment import read_experiment
 from ratecli.datasets.columns import (
     ColumnKind,
     constant_columns_text,
@@ -25,34 +28,194 @@ from ratecli.datasets.columns import (
 )
 from ratecli.datasets.encode import Encoder, columns_as_known, constant_features
 from ratecli.datasets.load import check_feature
-from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
-from ratecli.datasets.split import reserve_safety_rows
 from ratecli.datasets.table import Table
 from ratecli.datasets.text_format import PLAIN, other_notation_error
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import Case
 from ratecli.experiment.checks.rows import check_rows, row_id_warnings
 from ratecli.experiment.plan import TrialSpec
-from ratecli.ledger.records import MeasuredValue, random_stream
-from ratecli.models.base import Array, Classifier, Features
+from ratecli.experiment.reading import ExperimentReader, ParsedRules
+from ratecli.ledger.records import MeasuredValue
+from ratecli.models.base import Classifier, Features
 from ratecli.models.recent import fixed_features
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
-from ratecli.rates.sample import Sample, relative_weights
 from ratecli.runner.problem import penalty, with_penalties
 from ratecli.runner.trial import MeasuredSolution, Trial
 from ratecli.runner.workers import limit_to_one_thread
 from ratecli.sampling.encoding import Encoding
-from ratecli.sampling.resampling import Holdout, TrainingRowsSpec
+from ratecli.sampling.resampling import TrainingRowsSpec
 from ratecli.sampling.rows import ExperimentData, TrialData
+from ratecli.sampling.slice_columns import SliceColumns
+from ratecli.solvers.oracles.choice import named_estimators
+from ratecli.solvers.oracles.model_names import SCORE_MODEL
 
-WEIGHT_BITS = 32
-"""Bits to which sample weights are rounded, so that rounding errors of a constant factor have no
-effect (solvers may amplify them).
-"""
 NO_DATA = ExperimentData((), Path())
 MAX_FEATURE_MAGNITUDE = 1e30
 """Largest feature that may be used unscaled (liblinear's limit); its inverse is the smallest."""
+
+
+UNCONSTRAINED = "unconstrained"
+"""Algorithm to name in a specification that trains nothing, and the one that goals may compare
+with by `of(...)`; it gets no constraints."""
+
+ConstraintSpec = str | Sequence[str] | Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class FitSpec:
+    """An algorithm and its goals, as the user of an estimator specified them.
+
+    Attributes
+    ----------
+    algorithm, options
+        The algorithm's name and its options; estimators may be models.
+    objective
+        The expression to minimize.
+    constraints
+        The constraints; the keys of a mapping are their names.
+    groups, parameters
+        Conditions and numbers by the names used in constraints.
+    l2
+        A number, or `c/n` for n rows.
+    deployed
+        The column with a deployed model's decisions.
+    holds, level
+        The rows on which the algorithm makes constraints hold, as in an experiment file.
+    safety
+        The safety test, as in an experiment file.
+    metrics
+        Further expressions to measure, by name.
+    drop
+        Columns that are not features.
+    encode, missing
+        How to make features from columns, as in `FeatureReader.of`.
+    label_range
+        Smallest and largest possible label if labels are numbers; None for two classes.
+    """
+
+    algorithm: str
+    options: Mapping[str, Any] | None = None
+    objective: str = "error"
+    constraints: ConstraintSpec = ()
+    groups: Mapping[str, str] | None = None
+    parameters: Mapping[str, Any] | None = None
+    l2: float | str = "1/n"
+    deployed: str | None = None
+    holds: str = "train"
+    level: float | None = None
+    safety: Mapping[str, Any] | None = None
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    drop: Sequence[str] = ()
+    encode: bool | Literal["auto"] = "auto"
+    missing: str = MISSING_IS_ERROR
+    label_range: tuple[float, float] | None = None
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """Constraints by name; those without a name are called `rule_1`, `rule_2`, ..."""
+        if isinstance(self.constraints, Mapping):
+            return dict(self.constraints)
+        texts = [self.constraints] if isinstance(self.constraints, str) else self.constraints
+        return {f"rule_{k}": text for k, text in enumerate(texts, start=1)}
+
+    def read(self, columns: SliceColumns) -> ParsedFitSpec:
+        """Parse the specification for rows with these columns.
+
+        Raises
+        ------
+        FaultError
+            E1xx, E2xx, E3xx as for a file, located in what the user wrote.
+        """
+        document = self._document()
+        experiment = read_experiment(document)
+        rules = ParsedRules.of(experiment)
+        numeric = frozenset({ROWS_DATASET} if self.label_range is not None else ())
+        reading = ExperimentReader(
+            experiment, document, rules, numeric, columns={(ROWS_DATASET,): columns}
+        )
+        case, *others = reading.cases()
+        shown = self.rules
+        if isinstance(self.constraints, Mapping):
+            shown = {name: name for name in shown}
+        return ParsedFitSpec(reading, case, tuple(others), shown)
+
+    def _document(self) -> Document:
+        """Return the experiment, with the user's arguments as places."""
+        others: list[Mapping[str, Any]] = []
+        rules = self.rules
+        refers = any("of(" in str(text) for text in (self.objective, *rules.values()))
+        if refers and self.algorithm != UNCONSTRAINED:
+            # it must not see the test rows, but need not pass the test
+            untested = {} if self.safety is None else {"safety": {"test": False}}
+            loss = {} if self.label_range is None else {"loss": "squared"}
+            others.append({UNCONSTRAINED: untested | loss})
+        options = dict(named_estimators(self.options or {}))
+        if isinstance(model := options.get("model"), Mapping) and SCORE_MODEL in model:
+            message = "an estimator has no existing scores: its model is fitted"
+            hint = "use ratecli.run, with `scores` in a data set of the experiment"
+            raise FaultError(Diagnostic("E104", message, hint))
+        own = {"holds": None if self.holds == "train" else self.holds, "level": self.level}
+        options |= {name: value for name, value in own.items() if value is not None}
+        goals = {
+            "objective": self.objective,
+            "groups": self.groups or {},
+            "constraints": rules,
+            "metrics": self.metrics,
+        }
+        content: dict[str, Any] = {
+            "name": "fit",
+            "datasets": {ROWS_DATASET: {"path": "rows.csv"}},
+            **{key: _on_one_line(value) for key, value in goals.items()},
+            "sweep": {name: [value] for name, value in (self.parameters or {}).items()},
+            "regularization": {"l2": self.l2},
+            "algorithms": [{self.algorithm: options}, *others],
+        }
+        content |= {} if self.deployed is None else {"deployed": {"column": self.deployed}}
+        content |= {} if self.safety is None else {"safety": self.safety}
+        places: dict[Loc, str] = {
+            ("sweep",): "parameters",
+            ("regularization",): "l2",
+            ("algorithms",): "solver",
+            ("algorithms", 0, self.algorithm): f"options of {self.algorithm}",
+            **{("algorithms", 0, self.algorithm, name): name for name in own},
+        }
+        if not isinstance(self.constraints, Mapping):
+            places |= {("constraints", name): f"constraints[{k}]" for k, name in enumerate(rules)}
+        return Document.of_data(content, names=places)
+
+
+def shared_arguments(estimator: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator that are also fields of `FitSpec`."""
+    params = estimator.get_params(deep=False)
+    return {each.name: params[each.name] for each in fields(FitSpec) if each.name in params}
+
+
+def _on_one_line(rule: Any) -> Any:
+    """Return a rule, or several by name, without line breaks."""
+    if isinstance(rule, Mapping):
+        return {name: _on_one_line(text) for name, text in rule.items()}
+    return " ".join(rule.splitlines()).strip() if isinstance(rule, str) else rule
+
+
+@dataclass(frozen=True)
+class ParsedFitSpec:
+    """A parsed `FitSpec`.
+
+    `others` are the cases of the algorithms that `of(...)` refers to; `shown` is what the user
+    calls each constraint: its name, or its text if it has no name.
+    """
+
+    reading: ExperimentReader
+    case: Case
+    others: tuple[Case, ...]
+    shown: Mapping[str, str]
+
+    def in_text(self, text: str) -> str:
+        """Replace the names of constraints in a message by what the user calls them."""
+        for name, shown in self.shown.items():
+            text = text.replace(f"'{name}'", f"'{shown}'")
+        return text
 
 
 @dataclass(frozen=True)
@@ -184,111 +347,6 @@ def _check_sizes(X: Features, names: Sequence[str]) -> None:
         message = f"the numbers of column '{name}', up to {size:g}, cannot be used unscaled"
         hint = "use other units, or standardize them: encode=True does so for a DataFrame"
         raise FaultError(Diagnostic("E407", message, hint))
-
-
-def normalize_weights(sample_weight: Any, X: Any) -> Array:
-    """Check sample weights and return them (n,), normalized so that their scale does not matter.
-
-    Raises
-    ------
-    ValueError
-        If weights are not finite, negative, all zero, or too far apart, or their number is not n.
-    """
-    found = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    try:
-        mantissa, exponent = np.frexp(relative_weights(found))
-        return np.asarray(
-            np.ldexp(np.round(mantissa * 2.0**WEIGHT_BITS) / 2.0**WEIGHT_BITS, exponent)
-        )
-    except ValueError as error:
-        message = f"sample_weight {error}; give a weight of 0 to rows that should not count"
-        raise ValueError(message) from None
-
-
-@contextmanager
-def note_zero_weights(weight: Array) -> Iterator[Callable[[Diagnostic], Diagnostic]]:
-    """Say in errors about rows that those with weight 0 do not count, if there are any.
-
-    Yields a function that says so in warnings.
-    """
-    zero = int((weight == 0).sum())
-    note = f"; {zero:,} of {len(weight):,} rows have weight 0 and do not count" * bool(zero)
-
-    def noted(fault: Diagnostic) -> Diagnostic:
-        about_rows = fault.code == "E206" or fault.code[1] in "34" or fault.code[:2] == "W4"
-        return replace(fault, message=fault.message + note) if about_rows else fault
-
-    try:
-        yield noted
-    except FaultError as error:
-        raise FaultError(map(noted, error.faults)) from None
-    except ValueError as error:
-        if type(error) is not ValueError:
-            raise
-        raise ValueError(f"{error}{note}") from None
-
-
-@dataclass(frozen=True)
-class LabelledRows:
-    """Rows with labels (n,) and weights (n,) as returned by `normalize_weights`.
-
-    Labels are 0, 1 or NaN, or numbers. `part` (n,) is "train" or "safety" for each row.
-    """
-
-    inputs: InputRows
-    label: Array
-    weight: Array
-    part: NDArray[np.str_]
-
-    @classmethod
-    def of(cls, inputs: InputRows, label: Array, weight: Array) -> LabelledRows:
-        """Return the rows with nonzero weight, all of them as training rows."""
-        counted = np.flatnonzero(weight > 0)
-        if len(counted) < len(weight):
-            inputs, label, weight = inputs.take(counted), label[counted], weight[counted]
-        return cls(inputs, label, weight, np.full(len(label), "train"))
-
-    def put_aside(self, holdout: Holdout | None, seed: int) -> LabelledRows:
-        """Hold out rows for a safety test, if there is one, choosing them as the runner does.
-
-        Raises
-        ------
-        FaultError
-            E205 if a column to stratify by is missing, E410 if a part would be empty.
-        """
-        if holdout is None:
-            return self
-        self.inputs.require(name for name in holdout.stratify if name != "label")
-        table = Table(self.inputs.named(holdout.stratify), (), self.label, digest="")
-        aside = reserve_safety_rows(
-            table,
-            np.arange(len(self.inputs)),
-            holdout.fraction,
-            random_stream(seed, "safety", ROWS_DATASET),
-            stratify=holdout.stratify,
-            positional=holdout.positional,
-        )
-        return replace(self, part=np.where(aside, "safety", "train"))
-
-    def training(self) -> NDArray[np.intp]:
-        """Return the indices of the rows that are not held out."""
-        return np.flatnonzero(self.part == "train")
-
-    def sample(self, deployed: str | None) -> Sample:
-        """Return the rows as a sample, with decisions of a deployed model if `deployed` is a
-        column.
-
-        Raises
-        ------
-        FaultError
-            E205 or E406 if that column does not exist or does not contain decisions.
-        """
-        count, columns = len(self.inputs), self.inputs.columns
-        found = Sample(columns, self.label, np.full(count, ROWS_DATASET), self.part, self.weight)
-        if deployed is None:
-            return found
-        self.inputs.require([deployed])
-        return found.with_deployed(read_decisions(columns[deployed], deployed, DEPLOYED_DECISION))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Input rows of an estimator: X, and sensitive columns beside it that constraints may use."""
+"""Rows of an estimator: X, sensitive columns beside it, labels and weights."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,14 +13,26 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import LazyMapping, as_array
+from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
+from ratecli.datasets.split import reserve_safety_rows
+from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.models.base import Features
+from ratecli.ledger.records import random_stream
+from ratecli.models.base import Array, Features
+from ratecli.rates.sample import Sample, relative_weights
+from ratecli.sampling.resampling import Holdout
 from ratecli.sampling.slice_columns import SliceColumns
 
+ROWS_DATASET = "rows"
+"""Name of the rows as a data set."""
+WEIGHT_BITS = 32
+"""Bits to which sample weights are rounded, so that rounding errors of a constant factor have no
+effect (solvers may amplify them).
+"""
 SENSITIVE_NAME = "sensitive"
 """Name of a single sensitive feature that has no name."""
 
@@ -129,6 +141,111 @@ class InputRows:
             each.iloc[rows].reset_index(drop=True) for each in (self.frame, self.beside)
         )
         return InputRows(frame, None if self.matrix is None else self.matrix[rows], beside)
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows with labels (n,) and weights (n,) as returned by `normalize_weights`.
+
+    Labels are 0, 1 or NaN, or numbers. `part` (n,) is "train" or "safety" for each row.
+    """
+
+    inputs: InputRows
+    label: Array
+    weight: Array
+    part: NDArray[np.str_]
+
+    @classmethod
+    def of(cls, inputs: InputRows, label: Array, weight: Array) -> LabelledRows:
+        """Return the rows with nonzero weight, all of them as training rows."""
+        counted = np.flatnonzero(weight > 0)
+        if len(counted) < len(weight):
+            inputs, label, weight = inputs.take(counted), label[counted], weight[counted]
+        return cls(inputs, label, weight, np.full(len(label), "train"))
+
+    def put_aside(self, holdout: Holdout | None, seed: int) -> LabelledRows:
+        """Hold out rows for a safety test, if there is one, choosing them as the runner does.
+
+        Raises
+        ------
+        FaultError
+            E205 if a column to stratify by is missing, E410 if a part would be empty.
+        """
+        if holdout is None:
+            return self
+        self.inputs.require(name for name in holdout.stratify if name != "label")
+        table = Table(self.inputs.named(holdout.stratify), (), self.label, digest="")
+        aside = reserve_safety_rows(
+            table,
+            np.arange(len(self.inputs)),
+            holdout.fraction,
+            random_stream(seed, "safety", ROWS_DATASET),
+            stratify=holdout.stratify,
+            positional=holdout.positional,
+        )
+        return replace(self, part=np.where(aside, "safety", "train"))
+
+    def training(self) -> NDArray[np.intp]:
+        """Return the indices of the rows that are not held out."""
+        return np.flatnonzero(self.part == "train")
+
+    def sample(self, deployed: str | None) -> Sample:
+        """Return the rows as a sample, with decisions of a deployed model if `deployed` is a
+        column.
+
+        Raises
+        ------
+        FaultError
+            E205 or E406 if that column does not exist or does not contain decisions.
+        """
+        count, columns = len(self.inputs), self.inputs.columns
+        found = Sample(columns, self.label, np.full(count, ROWS_DATASET), self.part, self.weight)
+        if deployed is None:
+            return found
+        self.inputs.require([deployed])
+        return found.with_deployed(read_decisions(columns[deployed], deployed, DEPLOYED_DECISION))
+
+
+def normalize_weights(sample_weight: Any, X: Any) -> Array:
+    """Check sample weights and return them (n,), normalized so that their scale does not matter.
+
+    Raises
+    ------
+    ValueError
+        If weights are not finite, negative, all zero, or too far apart, or their number is not n.
+    """
+    found = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    try:
+        mantissa, exponent = np.frexp(relative_weights(found))
+        return np.asarray(
+            np.ldexp(np.round(mantissa * 2.0**WEIGHT_BITS) / 2.0**WEIGHT_BITS, exponent)
+        )
+    except ValueError as error:
+        message = f"sample_weight {error}; give a weight of 0 to rows that should not count"
+        raise ValueError(message) from None
+
+
+@contextmanager
+def note_zero_weights(weight: Array) -> Iterator[Callable[[Diagnostic], Diagnostic]]:
+    """Say in errors about rows that those with weight 0 do not count, if there are any.
+
+    Yields a function that says so in warnings.
+    """
+    zero = int((weight == 0).sum())
+    note = f"; {zero:,} of {len(weight):,} rows have weight 0 and do not count" * bool(zero)
+
+    def noted(fault: Diagnostic) -> Diagnostic:
+        about_rows = fault.code == "E206" or fault.code[1] in "34" or fault.code[:2] == "W4"
+        return replace(fault, message=fault.message + note) if about_rows else fault
+
+    try:
+        yield noted
+    except FaultError as error:
+        raise FaultError(map(noted, error.faults)) from None
+    except ValueError as error:
+        if type(error) is not ValueError:
+            raise
+        raise ValueError(f"{error}{note}") from None
 
 
 @contextmanager

@@ -12,12 +12,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from ratecli.api.arguments import check_parameters
-from ratecli.api.errors import convert_errors, issue_warnings
+from ratecli.api.errors import check_parameters, convert_errors, issue_warnings
 from ratecli.api.estimator import BinaryLabels, predict_with_sensitive
-from ratecli.api.fitting import LabelledRows, normalize_weights, note_zero_weights
-from ratecli.api.goals import UNCONSTRAINED, FitSpec, shared_arguments
-from ratecli.api.rows import InputRows, known_labels, sensitive_hints
+from ratecli.api.fitting import UNCONSTRAINED, FitSpec, shared_arguments
+from ratecli.api.rows import (
+    InputRows,
+    LabelledRows,
+    known_labels,
+    normalize_weights,
+    note_zero_weights,
+    sensitive_hints,
+)
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.checks.rows import check_missing_values
 from ratecli.ledger.records import VIOLATION_PREFIX

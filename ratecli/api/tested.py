@@ -28,8 +28,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from ratecli.api.arguments import check_parameters
-from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
+from ratecli.api.errors import (
+    NoSolutionFoundError,
+    check_parameters,
+    convert_errors,
+    issue_warnings,
+)
 from ratecli.api.estimator import (
     BinaryLabels,
     RateScoreMixin,
@@ -37,15 +41,15 @@ from ratecli.api.estimator import (
     seed_from_random_state,
     sensitive_arguments,
 )
-from ratecli.api.fitting import LabelledRows, check_fit_rows
-from ratecli.api.goals import (
+from ratecli.api.fitting import (
     UNCONSTRAINED,
     ConstraintSpec,
     FitSpec,
     ParsedFitSpec,
+    check_fit_rows,
     shared_arguments,
 )
-from ratecli.api.rows import InputRows
+from ratecli.api.rows import InputRows, LabelledRows
 from ratecli.config.training import DEFAULT_FRACTION
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import references, resolve_goals

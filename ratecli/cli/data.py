@@ -152,7 +152,7 @@ def export(
 
         echo("\n".join(map(str, write_card(model, output, variant))))
         return
-    from ratecli.apply.export.files import export_model  # noqa: PLC0415
+    from ratecli.apply.export import export_model  # noqa: PLC0415
 
     echo(export_model(model, form, output, variant))
 

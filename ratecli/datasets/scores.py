@@ -19,8 +19,7 @@ from ratecli.datasets.table import Table
 from ratecli.datasets.tables import FORMAT_BY_SUFFIX, TableFile, read_own_table
 from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_at
 from ratecli.models.base import Array, features_of_entries
-from ratecli.models.onnx_files import TEXT_TYPE, OnnxModel
-from ratecli.models.pipelines import StoredPipeline
+from ratecli.models.other_libraries import TEXT_TYPE, OnnxModel, StoredPipeline
 from ratecli.models.tree_formats import (
     FileColumn,
     cut_word,

@@ -21,8 +21,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC, LinearSVC
 
-from ratecli.apply.export import files
-from ratecli.apply.export.files import FORMATS
+from ratecli.apply import export
+from ratecli.apply.export import FORMATS
 from ratecli.apply.predict import StoredModel
 from ratecli.datasets.encode import Encoder, NumericBlock, OneHotBlock
 from ratecli.errors import FaultError
@@ -382,6 +382,6 @@ def test_what_a_format_cannot_represent_is_refused(name, forms, message):
 @pytest.mark.parametrize("package", ["onnx", "skl2onnx"])
 def test_a_missing_package_is_named(package, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setattr(files, "load_applicable_model", lambda *_: stored(classifier_of("bayes")))
+    monkeypatch.setattr(export, "load_applicable_model", lambda *_: stored(classifier_of("bayes")))
     with pytest.raises(FaultError, match=f"E202: ONNX files need {package}, which is not inst"):
-        files.export_model(tmp_path, "onnx")
+        export.export_model(tmp_path, "onnx")

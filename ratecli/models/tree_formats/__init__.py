@@ -4,17 +4,11 @@ The libraries are not called, and the files are only data: whatever they contain
 returns trees or raises ValueError.
 """
 
+from ratecli.models.tree_formats.arrays import FileColumn, layout_of
 from ratecli.models.tree_formats.catboost import read_catboost
-from ratecli.models.tree_formats.columns import (
-    FileColumn,
-    cut_word,
-    layout_of,
-    lightgbm_columns,
-    xgboost_columns,
-)
-from ratecli.models.tree_formats.lightgbm import read_lightgbm
+from ratecli.models.tree_formats.lightgbm import lightgbm_columns, read_lightgbm
 from ratecli.models.tree_formats.scikit_learn import TREE_CONVERTERS, convert_sklearn_trees
-from ratecli.models.tree_formats.xgboost import read_xgboost
+from ratecli.models.tree_formats.xgboost import cut_word, read_xgboost, xgboost_columns
 
 __all__ = [
     "TREE_CONVERTERS",

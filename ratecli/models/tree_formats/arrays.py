@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.models.layout import ColumnLayout
+from ratecli.models.layout import NUMBER, ColumnLayout
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 
 MAX_ENTRIES = 2**26
@@ -93,6 +93,37 @@ def as_regressor(trees: TreeEnsemble) -> TreeEnsemble:
 def starts_of(scores: Array) -> Array:
     """Return initial scores of one or several columns; that of a single one counts as a second."""
     return np.append(0.0, scores) if len(scores) == 1 else scores
+
+
+@dataclass(frozen=True)
+class FileColumn:
+    """A column of a table as a model takes it.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    levels
+        `NUMBER`, or the number of codes of a category, as in `ColumnLayout`.
+    words
+        The value that each code from 0 stands for, None if the table has numbers or codes.
+    unknown
+        What the library makes of other values of a category: they are missing, one more code, the
+        last one, or refused.
+    used
+        Whether the model may use it.
+    """
+
+    name: str
+    levels: int = NUMBER
+    words: tuple[Any, ...] | None = None
+    unknown: Literal["missing", "last", "refused"] = "missing"
+    used: bool = True
+
+
+def layout_of(columns: list[FileColumn]) -> ColumnLayout:
+    """Return the layout of the columns; raise ValueError if one has too many levels."""
+    return ColumnLayout(np.array([column.levels for column in columns], dtype=np.intp))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.models.layout import ColumnLayout
+from ratecli.models.layout import NUMBER, ColumnLayout
 from ratecli.models.tree_formats.arrays import (
+    FileColumn,
     Tree,
     as_regressor,
     combine_trees,
@@ -61,6 +63,37 @@ def read_lightgbm(text: str, layout: ColumnLayout) -> TreeEnsemble:
         start = np.zeros(max(count, 2))
         found = combine_trees(layout, trees, start=start, per_round=count, softmax=True)
         return as_regressor(found) if objective in REGRESSIONS else found
+
+
+def lightgbm_columns(text: str, is_text: Callable[[str], bool]) -> list[FileColumn]:
+    """Return the columns of a text of LightGBM; `is_text` says which ones hold text in the table.
+
+    The text does not name the columns of its lists of categories. They are, in the order of the
+    columns, those that the trees use as categories, and other columns of text, such as ordered
+    categories.
+
+    Raises
+    ------
+    ValueError
+        If the text is not LightGBM's, or has lists of categories for other columns.
+    """
+    with parsing("LightGBM"):
+        fields = text_fields(text.partition("\nTree=")[0])
+        names, ranges = (fields[key].split() for key in ("feature_names", "feature_infos"))
+        require(len(names) == len(ranges), "names of other columns")
+        coded = [text != "none" and not text.startswith("[") for text in ranges]
+        _, found, stated = text.rpartition("\npandas_categorical:")
+        lists = (json.loads(stated) if found else None) or []
+        own = [k for k, name in enumerate(names) if coded[k] or is_text(name)] if lists else []
+        require(len(own) == len(lists), f"{len(lists)} lists of categories for {len(own)} columns")
+        words = {k: tuple(listed) for k, listed in zip(own, lists, strict=True)}
+        columns = []
+        for k, name in enumerate(names):
+            codes = [int(code) for code in ranges[k].split(":")] if coded[k] else []
+            count = max([len(words.get(k, ())), *(code + 1 for code in codes)])
+            levels = count if coded[k] else NUMBER
+            columns.append(FileColumn(name, levels, words.get(k), used=ranges[k] != "none"))
+        return columns
 
 
 def text_fields(text: str) -> dict[str, str]:

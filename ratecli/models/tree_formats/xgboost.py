@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.tree_formats.arrays import (
+    FileColumn,
     Tree,
     as_regressor,
     combine_trees,
@@ -33,6 +35,8 @@ MODEL_PARTS = frozenset(
 )
 """Parts of a booster up to XGBoost 3.4; newer ones could change its scores."""
 MAX_CLASSES = 10**6
+CUT = "surrogateescape"
+"""How Python represents bytes that are no character."""
 
 
 def read_xgboost(content: bytes, layout: ColumnLayout) -> TreeEnsemble:
@@ -159,3 +163,51 @@ def _read_sets(stated: dict[str, Any], nodes: list[int]) -> list[NDArray[np.intp
     triples = zip(at.tolist(), starts.tolist(), ends.tolist(), strict=True)
     spans = {node: levels[start:end] for node, start, end in triples}
     return [spans[node] for node in nodes]
+
+
+def xgboost_columns(content: bytes) -> list[FileColumn]:
+    """Return the columns of XGBoost's JSON.
+
+    Before version 3.1 it does not say what the codes of categories stand for.
+
+    Raises
+    ------
+    ValueError
+        If it is not XGBoost's, or does not name its columns.
+    """
+    with parsing("XGBoost"):
+        learner = json.loads(content)["learner"]
+        names, kinds = learner["feature_names"], learner["feature_types"]
+        require(names, "it does not name its columns, as a model trained on a DataFrame does")
+        require(all(isinstance(name, str) for name in names), "a name is not text")
+        booster = learner["gradient_booster"]
+        model = booster.get("gbtree", booster)["model"]
+        listed = model.get("cats", {}).get("enc") or [{}] * len(names)
+        most = max((max(tree["categories"], default=0) for tree in model["trees"]), default=0)
+        columns = []
+        for name, kind, stated in zip(names, kinds, listed, strict=True):
+            words = _category_words(stated) if kind == "c" else None
+            if kind != "c":
+                columns.append(FileColumn(name))
+            elif words:
+                columns.append(FileColumn(name, len(words), words, "refused"))
+            else:
+                columns.append(FileColumn(name, int(most) + 2, None, "last"))
+        return columns
+
+
+def cut_word(word: str) -> str:
+    """Return a word as XGBoost 3.2 writes it."""
+    return word.encode(errors=CUT)[: len(word)].decode(errors=CUT)
+
+
+def _category_words(stated: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the categories of a column: numbers, or words in one list of UTF-8 bytes.
+
+    XGBoost 3.2 cuts a word of n characters after n bytes (see `cut_word`).
+    """
+    values = stated.get("values", [])
+    if "offsets" not in stated:
+        return tuple(values)
+    text, ends = bytes(value & 255 for value in values), integers(stated["offsets"]).tolist()
+    return tuple(text[a:b].decode(errors=CUT) for a, b in pairwise(ends))
