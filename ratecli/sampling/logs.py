@@ -19,6 +19,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Features
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.policy import EpisodeLayout, Episodes
+from ratecli.models.probabilities import ProbabilityModel
 from ratecli.models.recent import class_probabilities, take_rows
 from ratecli.rates.expression import Leaf, to_text
 from ratecli.rates.matrix import Predictions, measure
@@ -26,6 +27,7 @@ from ratecli.rates.sample import Floats, Logs, Mask, Sample
 from ratecli.rates.table import EPISODE_WEIGHT, RATES
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import model_name
+from ratecli.solvers.oracles.unseen import Indices, UnseenScores
 
 FOLDS = 5
 """Training rows get the estimates of models that were fitted to other training rows."""
@@ -186,52 +188,56 @@ class _LoggedRows:
         return weight
 
     def _chances(self, own: Mask, model: object) -> Floats:
-        """Return the estimated chance of action 1."""
-        from ratecli.solvers.oracles.fits import fit_named  # noqa: PLC0415  scikit-learn is slow
+        """Return the estimated chance of action 1, NaN for other rows than `own`."""
 
-        chances = np.full(len(self.sample), np.nan)
-        for fit, use in self._folds(own):
-            classes = self.action[fit].astype(np.intp)
+        def fit(rows: Indices) -> ProbabilityModel:
+            classes = self.action[rows].astype(np.intp)
             if len(np.unique(classes)) < 2:
                 message = "too few training rows have one of the actions to estimate propensities"
                 raise FaultError(Diagnostic("E408", message, "propensities need rows of both"))
-            ones = np.ones(len(fit))
-            rows = FitRows(take_rows(self.X, fit), self.layout, classes, ones)
-            found = fit_named(model, rows, FIT_L2, np.random.default_rng(0))
-            chances[use] = class_probabilities(found, take_rows(self.X, use))[:, 1]
+            return self._fitted(model, rows, classes)
+
+        chances = np.full(len(self.sample), np.nan)
+        chances[own] = self._unseen(own).scores(fit, self._class_probabilities)[:, 1]
         return chances
 
     def model(self, outcome: str) -> tuple[Floats, Floats]:
         """Return the expected outcome (n,) of a positive and of a negative decision, by a model."""
-        from ratecli.solvers.oracles.fits import fit_named  # noqa: PLC0415  scikit-learn is slow
-
         values = self.outcome(outcome)
         sides = np.full((2, len(self.sample)), np.nan)
-        for name, columns in self.named.items():
+        for name in self.named:
             own = (self.sample.dataset == name) & ~np.isnan(self.action)
-            value = columns.outcome_model or "Ridge"
+
+            def fit(rows: Indices, action: int, name: str = name) -> ProbabilityModel:
+                kept = rows[self.action[rows] == action]
+                if not len(kept):
+                    message = f"too few training rows of '{name}' have action {action}"
+                    hint = "a model of its outcomes needs some: leave value_doubly_robust out"
+                    raise FaultError(Diagnostic("E408", message, hint))
+                model = self.named[name].outcome_model or "Ridge"
+                return self._fitted(model, kept, values[kept])
+
             for side, action in zip(sides, (1, 0), strict=True):
-                for fit, use in self._folds(own):
-                    kept = fit[self.action[fit] == action]
-                    if not len(kept):
-                        message = f"too few training rows of '{name}' have action {action}"
-                        hint = "a model of its outcomes needs some: leave value_doubly_robust out"
-                        raise FaultError(Diagnostic("E408", message, hint))
-                    rows = FitRows(
-                        take_rows(self.X, kept), self.layout, values[kept], np.ones(len(kept))
-                    )
-                    found = fit_named(value, rows, FIT_L2, np.random.default_rng(0))
-                    side[use] = class_probabilities(found, take_rows(self.X, use))[:, 0]
+                fits = partial(fit, action=action)
+                side[own] = self._unseen(own).scores(fits, self._class_probabilities)[:, 0]
         return sides[0], sides[1]
 
-    def _folds(self, own: Mask) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Yield rows to fit a model to, and rows to use it on."""
+    def _fitted(self, model: object, rows: Indices, targets: NDArray[Any]) -> ProbabilityModel:
+        from ratecli.solvers.oracles.fits import fit_named  # noqa: PLC0415  scikit-learn is slow
+
+        given = FitRows(take_rows(self.X, rows), self.layout, targets, np.ones(len(rows)))
+        return fit_named(model, given, FIT_L2, np.random.default_rng(0))
+
+    def _class_probabilities(self, model: ProbabilityModel, rows: Indices) -> Floats:
+        return class_probabilities(model, take_rows(self.X, rows))
+
+    def _unseen(self, own: Mask) -> UnseenScores:
+        """Return which rows are estimated by models of which training rows."""
         train = own & (self.sample.part == "train")
         rows = np.flatnonzero(train)
-        fold = np.random.default_rng(0).permutation(len(rows)) % FOLDS
-        for k in range(FOLDS):
-            yield rows[fold != k], rows[fold == k]
-        yield rows, np.flatnonzero(own & ~train)
+        folds = UnseenScores.in_folds(np.random.default_rng(0).permutation(len(rows)) % FOLDS, rows)
+        parts = (*folds.parts, (rows, np.flatnonzero(own & ~train)))
+        return UnseenScores(rows, np.flatnonzero(own), parts)
 
 
 def effective_rows(

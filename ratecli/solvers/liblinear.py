@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -14,13 +13,8 @@ from ratecli.models.base import Array, Features
 ClassificationLoss = Literal["hinge", "logistic"]
 
 
-@cache
 def import_sklearn_linear() -> Any:
-    """Return scikit-learn with its linear models, imported on first use.
-
-    The import takes longer than checking a file, which only needs the names and options of
-    algorithms.
-    """
+    """Return scikit-learn with its linear models, which take longer to import than most fits."""
     import sklearn.linear_model
     import sklearn.svm
 

@@ -8,19 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Mask
-from ratecli.rates.table import Measurement
 from ratecli.rates.tangent import any_undefined, tangent, values
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.judges import MAX_IGNORED_SHORTFALL
 from ratecli.solvers.margin import MarginSpec, solve_with_margin
-from ratecli.solvers.oracles.unseen import TUNING_FOLDS, UnseenScores
+from ratecli.solvers.oracles.unseen import TUNING_FOLDS, Indices, UnseenScores
 from ratecli.solvers.problem import Problem
 
 TUNING_VERSION = 2
@@ -95,7 +93,7 @@ def solve_tuned(
     return replace(solution, trace=(*rows, *solution.trace))
 
 
-def _parts(problem: Problem) -> Iterator[tuple[Problem, Problem, NDArray[np.intp]]]:
+def _parts(problem: Problem) -> Iterator[tuple[Problem, Problem, Indices]]:
     """Yield the rows to fit to, and the unseen rows with their positions among all of these."""
     if problem.validation is not None:
         yield problem, problem.validation, np.arange(problem.validation.rates.sums.shape[1])
@@ -133,16 +131,15 @@ class _Tried:
 
     Attributes
     ----------
-    decisions, estimates
-        (n,) decisions and estimated labels; the latter only count if a goal measures them.
+    outputs
+        (2, n) decisions and estimated labels; the latter only count if a goal measures them.
     decided
         (n,) whether a model was found for the row.
     is_met
         Whether all models satisfy the constraints on the rows that they were chosen by.
     """
 
-    decisions: Array
-    estimates: Array
+    outputs: Array
     decided: Mask
     is_met: bool = True
     unsolved: int = 0
@@ -150,78 +147,73 @@ class _Tried:
     @classmethod
     def of(cls, problem: Problem) -> _Tried:
         n = problem.rates.sums.shape[1]
-        decisions = np.zeros(n)
-        estimates = np.zeros(n) if _measures_estimates(problem) else decisions
-        return cls(decisions, estimates, np.zeros(n, dtype=bool))
+        return cls(np.zeros((2, n)), np.zeros(n, dtype=bool))
 
-    def add(
-        self, solution: Solution, fitted: Problem, unseen: Problem, own: NDArray[np.intp]
-    ) -> None:
+    def add(self, solution: Solution, fitted: Problem, unseen: Problem, own: Indices) -> None:
         """Add the outputs on unseen rows of a solution; `own` are their positions."""
         if not solution.variants:
             self.unsolved += 1
             return
         main = solution.main
         if solution.judged is None:
-            violation = fitted.worst_violation(_rates(fitted, *_outputs(fitted, main)))
+            violation = fitted.worst_violation(_Measured(fitted, _outputs(fitted, main)).rates)
         else:
             rows, decisions = solution.judged
             violation = rows.worst_violation(rows.measured(decisions))
         self.is_met &= violation <= MAX_IGNORED_SHORTFALL
-        self.decisions[own], self.estimates[own] = _outputs(unseen, main)
+        self.outputs[:, own] = _outputs(unseen, main)
         self.decided[own] = True
 
     def judge(self, problem: Problem) -> _Judgement:
         """Judge the rows that were decided."""
         if not self.decided.any():
             return _Judgement(self.unsolved)
-        outputs = self.decisions, self.estimates
+        outputs = self.outputs
         if self.unsolved:
-            problem = problem.on(np.flatnonzero(self.decided))
-            outputs = self.decisions[self.decided], self.estimates[self.decided]
-        rates = _rates(problem, *outputs)
-        violation = excess = problem.worst_violation(rates)
+            problem, outputs = problem.on(np.flatnonzero(self.decided)), outputs[:, self.decided]
+        measured = _Measured(problem, outputs)
+        violation = excess = problem.worst_violation(measured.rates)
         if violation and self.is_met:
-            excess = _excess(problem, rates, *outputs)
+            excess = measured.excess()
         excess = excess if excess > MAX_IGNORED_SHORTFALL else 0.0
-        value = values(problem.objective.expression, rates[:, None], problem.rates.index())
-        return _Judgement(self.unsolved, float(value[0]), violation, excess)
+        return _Judgement(self.unsolved, measured.objective, violation, excess)
 
 
-def _measures_estimates(problem: Problem) -> bool:
-    return any(leaf.rate.of != "decision" for leaf in problem.rates.leaves)
-
-
-def _outputs(problem: Problem, classifier: Classifier) -> tuple[Array, Array]:
-    """Return decisions (n,) and estimated labels (n,); the decisions twice if that is enough."""
+def _outputs(problem: Problem, classifier: Classifier) -> Array:
+    """Return decisions and estimated labels (2, n); the decisions twice if that is enough."""
     decisions = problem.decisions(classifier)
-    if not _measures_estimates(problem):
-        return decisions, decisions
-    return decisions, classifier.estimate(problem.inputs(classifier))
+    if all(leaf.rate.of == "decision" for leaf in problem.rates.leaves):
+        return np.stack([decisions, decisions])
+    return np.stack([decisions, classifier.estimate(problem.inputs(classifier))])
 
 
-def _measurements(
-    problem: Problem, decisions: Array, estimates: Array
-) -> Mapping[Measurement, Array]:
-    outputs = Predictions(decisions, decisions, estimates)
-    return outputs.measurements(problem.rates.leaves, problem.label)
+class _Measured:
+    """The rates of decisions and estimated labels (2, n), and what the goals make of them."""
 
+    def __init__(self, problem: Problem, outputs: Array) -> None:
+        self._problem, (decisions, estimates) = problem, outputs
+        predicted = Predictions(decisions, decisions, estimates)
+        self._measurements = predicted.measurements(problem.rates.leaves, problem.label)
+        self.rates = problem.rates.measured(self._measurements)
+        self._index = problem.rates.index()
 
-def _rates(problem: Problem, decisions: Array, estimates: Array) -> Array:
-    return problem.rates.measured(_measurements(problem, decisions, estimates))
+    @property
+    def objective(self) -> float:
+        """The objective, NaN if it is undefined."""
+        return self._value(self._problem.objective.expression)
 
+    def _value(self, expression: ex.Expression) -> float:
+        return float(values(expression, self.rates[:, None], self._index)[0])
 
-def _excess(problem: Problem, rates: Array, decisions: Array, estimates: Array) -> float:
-    """Return the largest difference of a violation and its standard error, at least 0."""
-    measured, index = _measurements(problem, decisions, estimates), problem.rates.index()
-    excess = 0.0
-    for goal in problem.constraints:
-        if any_undefined(goal.ratios, rates[:, None], index).any():
-            excess = max(excess, 1.0)  # as in `Problem.worst_violation`
-            continue
-        for piece in goal.pieces:
-            value = float(values(piece, rates[:, None], index)[0])
-            slopes = tangent(piece, rates, index).slopes
-            error = problem.rates.standard_error(slopes, measured, problem.counts)
-            excess = max(excess, value - float(error))
-    return excess
+    def excess(self) -> float:
+        """Return the largest difference of a violation and its standard error, at least 0."""
+        excess, problem = 0.0, self._problem
+        for goal in problem.constraints:
+            if any_undefined(goal.ratios, self.rates[:, None], self._index).any():
+                excess = max(excess, 1.0)  # as in `Problem.worst_violation`
+                continue
+            for piece in goal.pieces:
+                slopes = tangent(piece, self.rates, self._index).slopes
+                error = problem.rates.standard_error(slopes, self._measurements, problem.counts)
+                excess = max(excess, self._value(piece) - float(error))
+        return excess

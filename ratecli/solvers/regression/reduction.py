@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ratecli.models.base import Array
@@ -17,7 +15,7 @@ from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
 from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.fits import fit_named
-from ratecli.solvers.oracles.unseen import folds_of
+from ratecli.solvers.oracles.unseen import Indices, UnseenScores
 from ratecli.solvers.problem import Problem, sum_by_goal
 from ratecli.solvers.regression.linear import SLACK, goal_forms, label_spread, unit_of
 from ratecli.solvers.regression.solver import LeastSquares
@@ -45,14 +43,13 @@ class Reduction:
     / 2c` with weights c minimizes it (Agarwal, Dudik, Wu 2019, section 4, for squared errors).
     Without a minimum of c where only e counts (`MIN_SQUARE`), it would be unbounded from below.
 
-    Values are those of the regressors' estimates of their own rows or, with `folds` (n,), of
-    estimates by regressors that are fitted in the same way to the other folds.
+    Values are those of `unseen` estimates, by regressors that are fitted in the same way.
     """
 
     options: LeastSquares
     problem: Problem
     rng: np.random.Generator
-    folds: NDArray[np.intp] | None = None
+    unseen: UnseenScores
     models: list[ModelRegressor] = field(default_factory=list)
     estimates: list[Array] = field(default_factory=list)
     values: list[Array] = field(default_factory=list)
@@ -80,15 +77,16 @@ class Reduction:
         squares = np.where(errors != 0, np.maximum(squares, MIN_SQUARE * squares.mean()), squares)
         shifts = np.divide(errors, 2 * squares, out=np.zeros_like(errors), where=squares > 0)
         targets = problem.label - shifts
-        fit = partial(_fit_weighted, self.options.model, problem, targets, rng=self.rng)
-        self.models.append(fit(squares))
-        if self.folds is None:
-            found = self.models[-1].estimate(problem.X)
-        else:
-            found = np.empty(len(targets))
-            for fold in range(int(self.folds.max()) + 1):
-                own = self.folds == fold
-                found[own] = fit(np.where(own, 0.0, squares)).estimate(problem.X[own])
+
+        def fit(rows: Indices) -> ModelRegressor:
+            weights = np.zeros_like(squares)
+            weights[rows] = squares[rows]
+            return _fit_weighted(self.options.model, problem, targets, weights, self.rng)
+
+        model, found = self.unseen.fit_and_score(
+            fit, lambda model, rows: model.estimate(problem.X[rows])
+        )
+        self.models.append(model)
         self.estimates.append(found)
         self.values.append(self.measure(found))
         return self.values[-1]
@@ -142,8 +140,8 @@ def solve_reduction(
     """
     begun, trace = time.perf_counter(), list[dict[str, float]]()
     bounds = list(MULTIPLIER_SUMS)
-    folds = None if options.folds is None else folds_of(problem, options.folds)
-    reduction = Reduction(options, problem, rng, folds)
+    rows = UnseenScores.of(options.scores, problem)
+    reduction = Reduction(options, problem, rng, rows)
     reduction.fit(np.zeros(len(reduction.units) - 1))
     for k in range(options.iterations):
         chances, multipliers, value = reduction.best_average(bounds[0])
@@ -168,11 +166,11 @@ def solve_reduction(
     elif trace[-1]["violation"] > MAX_EXCESS:
         status = "no_solution_found"
         worst = problem.nearest_miss(problem.measured(average)[:, None])
-        unseen = "" if folds is None else " on rows that its models have not seen"
+        unseen = "" if rows.seen else " on rows that its models have not seen"
         reason = f"the best average of regressors violates {worst}{unseen}"
     constant = problem.value_of(np.full(len(average), mean_label(problem)))
     worse = trace[-1]["objective"] > constant
-    if folds is not None and worse and status != "no_solution_found":
+    if not rows.seen and worse and status != "no_solution_found":
         reason = (
             "on rows that its models have not seen, the best average of regressors found is worse "
             f"than the mean label: objective {trace[-1]['objective']:.4g} against {constant:.4g}"
@@ -181,5 +179,5 @@ def solve_reduction(
             reason += "; features that tell the groups apart may help"
         return Solution({}, "no_solution_found", reason, prices, tuple(trace))
     variants = {"estimate": MixtureClassifier.of(reduction.models[: len(chances)], chances)}
-    judged = None if folds is None else JudgedRows(problem, average)
+    judged = None if rows.seen else JudgedRows(problem, average)
     return Solution(variants, status, reason, prices, tuple(trace), judged)

@@ -81,11 +81,6 @@ class LeastSquares(Solver):
             raise ValueError("'held_out' is for classifiers: write scores: {folds: 3}")
 
     @property
-    def folds(self) -> int | None:
-        """Number of folds by which the average is chosen, None if by in-sample estimates."""
-        return int(self.scores["folds"]) if isinstance(self.scores, Mapping) else None
-
-    @property
     def takes_classes(self) -> bool:
         return False
 
