@@ -145,9 +145,9 @@ class LedgerStore:
         with self._transaction() as db:
             self._check_file(db)
             self.plan(), self.meta()
-            found, damaged = self._trials()
             complete = {each.key for each in self.intact()}
-            return [*damaged, *(key for key in found if key not in complete)]
+            keys = (str(row[0]) for row in db.execute("SELECT key FROM trials ORDER BY id"))
+            return [key for key in keys if key not in complete]
 
     def intact(self) -> Iterator[TrialResult]:
         """Yield all trials that are not damaged, with models and encodings."""

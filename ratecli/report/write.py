@@ -218,13 +218,14 @@ def _label(entry: Mapping[str, Any]) -> str:
 
 def _trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dict[str, bytes]:
     """Return the contents of a trial's files by name."""
-    models = store.models(trial.key) if ledger.status(trial) in MEASURED_STATUSES else {}
+    measured = store.result(trial.key) if ledger.status(trial) in MEASURED_STATUSES else None
+    models = measured.models if measured else {}
     stems: dict[str, str] = {}
     for variant in models:
         stems[variant] = unique_file_name(variant, stems.values())
     names = {variant: stem + MODEL_SUFFIX for variant, stem in stems.items()}
     files = {names[variant]: data for variant, data in models.items()}
-    if models:
+    if measured and models:
         violations = {
             variant: {
                 metric.removeprefix(VIOLATION_PREFIX): None if math.isnan(value) else value
@@ -235,7 +236,7 @@ def _trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dic
             for variant, numbers in ledger.numbers(trial).items()
         }
         labels = dict.fromkeys(map(_label, trial_datasets(ledger, trial).values()))
-        predicts, encoding = "; ".join(filter(None, labels)), store.result(trial.key).encoding
+        predicts, encoding = "; ".join(filter(None, labels)), measured.encoding
         files |= encoder_json(
             trial, encoding, names, models, violations=violations, predicts=predicts
         )

@@ -22,6 +22,7 @@ from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.syntax import SPLITS
 from ratecli.rates.table import BALANCE_METRICS
+from ratecli.report.check import settings
 from ratecli.report.check.compare import (
     FINISHED,
     UNDEFINED_PREFIX,
@@ -38,14 +39,6 @@ from ratecli.report.check.reference import (
     pin_points,
     read_reference,
     reference_text,
-)
-from ratecli.report.check.settings import (
-    Changes,
-    algorithm_changes,
-    change_notes,
-    changed_data,
-    changed_settings,
-    experiment_settings,
 )
 from ratecli.report.groups import group_by
 from ratecli.report.sheet import format_point
@@ -78,11 +71,13 @@ def check_results(
             each for each in compare_expectations(ledger) if each.verdict is not Verdict.SHOWN
         ]
         if known is not None:
-            changes = changed_settings(known.settings, experiment_settings(ledger.experiment))
-            data = changed_data(changes, known.data, dataset_digests(ledger))
+            changes = settings.changed_settings(
+                known.settings, settings.experiment_settings(ledger.experiment)
+            )
+            data = settings.changed_data(changes, known.data, dataset_digests(ledger))
             again = f"if this change is intended, pin again: `{prepared.command('pin', folder)}`"
             found += _reference_findings(prepared, ledger, known, tolerance, changes, again=again)
-            notes += change_notes(experiment, changes, data)
+            notes += settings.change_notes(experiment, changes, data)
             pinned_seeds = {seed for each in known.trials for seed in each.seeds}
             notes += seed_notes(pinned_seeds, {trial.seed for trial in ledger.plan}, found)
             was, now = known.versions, ledger.meta["versions"]
@@ -103,7 +98,7 @@ def _reference_findings(
     ledger: Ledger,
     known: Reference,
     tolerance: float,
-    changes: Changes,
+    changes: settings.Changes,
     *,
     again: str,
 ) -> list[Finding]:
@@ -117,7 +112,7 @@ def _reference_findings(
     better, rows = metric_directions(prepared.experiment), rows_by_split(ledger)
     terms = ComparisonTerms(tolerance, better, rows)
     found = compare_points(pin_points(ledger), known.trials, terms)
-    own = {each.algorithm: algorithm_changes(changes, each.algorithm) for each in found}
+    own = {each.algorithm: settings.algorithm_changes(changes, each.algorithm) for each in found}
     return [
         replace(
             each,
