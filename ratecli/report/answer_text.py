@@ -29,7 +29,7 @@ from ratecli.report.answer import (
 )
 from ratecli.report.certificates import certified_seeds
 from ratecli.report.groups import NO_ESTIMATE, IntervalEstimate, count_satisfied, group_by
-from ratecli.report.templates import environment
+from ratecli.report.templates import environment, note
 from ratecli.solvers.margin import DEFAULT_LEVEL
 
 SPLIT_WORDS = {"test": "new rows (test set)", "train": "training rows"}
@@ -42,31 +42,19 @@ MAX_NAMED = 3
 def best_sheet(ledger: Ledger) -> st.Sheet:
     """Return a row for each answer."""
     split, found = answer_split(ledger), answers(ledger)
-    note = f"The best setting has the {ShownObjective.of(ledger).best} on {split} rows."
-    if ledger.constraints:
-        note += (
-            " A setting qualifies if at least half of its trials have a model and its constraints "
-            f"hold in {DEFAULT_LEVEL:.0%} of these; if it passed a safety test, or no setting "
-            "reaches that share, it is enough that the test sets do not contradict the confidence "
-            "of the test, or the probability that `holds` states. Settings with a safety test come "
-            "before others, then those with a model in "
-            f"{DEFAULT_LEVEL:.0%} of their trials. `satisfied in` "
-            "counts the trials whose constraints hold on these rows. `holds in` estimates the "
-            "share of trials whose constraints hold in the population, of which these rows are a "
-            "sample; with one seed, the probability that they do. The objective is slightly "
-            "optimistic, because the setting was chosen on these rows. `cost` is the mean "
-            "difference from the algorithm without constraints, over the seeds that have both; it "
-            "can be negative if that algorithm minimizes another objective. A model trained for a "
-            "stricter limit also counts: its name says for which, and `holds in` and `satisfied "
-            "in` are about that limit."
-        )
-    note += " Each trial's models are in a folder below `models`: `ratecli predict FOLDER TABLE`."
+    text = note(
+        "best",
+        shown=ShownObjective.of(ledger),
+        split=split,
+        constraints=ledger.constraints,
+        level=f"{DEFAULT_LEVEL:.0%}",
+    )
     rows = [_best_row(ledger, each, split) for each in found]
     for task, reason in unsolved_tasks(ledger):
         rows.append(
             [*task.items(), ("best", st.SheetCell("none: no model", tone="bad", more=reason))]
         )
-    return st.make_sheet(f"Best results ({split})", rows, note)
+    return st.make_sheet(f"Best results ({split})", rows, text)
 
 
 def _best_row(ledger: Ledger, answer: Answer, split: str) -> st.SheetRow:

@@ -40,7 +40,7 @@ from ratecli.rates.metrics import goal_names
 from ratecli.render import terminal_safe
 from ratecli.report import sheet as st
 from ratecli.report.answer_text import incomplete_notes
-from ratecli.report.certificates import RATIO_NOTE, collect_certificates
+from ratecli.report.certificates import collect_certificates
 from ratecli.report.groups import (
     LEVEL,
     estimate_share,
@@ -50,7 +50,7 @@ from ratecli.report.groups import (
     seed_groups,
     trial_datasets,
 )
-from ratecli.report.templates import render_template
+from ratecli.report.templates import note, render_template
 from ratecli.report.write import trials_with_files, with_manifest
 from ratecli.solvers.registry import all_algorithms
 
@@ -136,7 +136,7 @@ class ModelCard:
             trial=self.trial,
             experiment=self.ledger.experiment,
             run=self.run,
-            ratio_note=RATIO_NOTE,
+            ratio_note=note("ratios"),
         )
         return terminal_safe(re.sub(r"\n{3,}", "\n\n", text).strip() + "\n")
 

@@ -13,24 +13,7 @@ from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report import sheet as st
 from ratecli.report.groups import SeedGroup, group_by
-
-RATIO_NOTE = "For a limit on a ratio, A / B >= c, the bound is that of c B - A, not of the ratio."
-NOTE = (
-    "A test passes if the upper bound of its interval is at most 0. A classifier that violates the "
-    "constraint passes with a probability of at most delta over the sampling of the safety rows. "
-    "For an approximate bound, this holds approximately, if there are many rows. A passed test "
-    "holds for the named kind of classifier: deterministic decisions, or randomized ones that are "
-    "sampled anew each time, but not for a threshold on them. " + RATIO_NOTE
-)
-SEVERAL_NOTE = (
-    " Up to {count} models were tested on the same rows of a seed. Choose one before the test, or "
-    "set `guarantee: joint`: the probability that some model passes although it violates a "
-    "constraint may be {count} times as large."
-)
-PATH_NOTE = (
-    " Candidates are tested from the safest to the boldest until one fails, and the last that "
-    "passed is returned. `candidate` is its position (median over seeds)."
-)
+from ratecli.report.templates import note
 
 
 @dataclass(frozen=True)
@@ -116,14 +99,11 @@ def certificate_sheet(ledger: Ledger) -> st.Sheet:
     certificates = collect_certificates(ledger)
     groups = group_by(certificates, lambda each: (*each.about, repr(each.trial.point)))
     rows = [_row(ledger, own) for own in groups.values()]
-    note, several = NOTE, _most_models(ledger, certificates)
-    if several > 1:
-        note += SEVERAL_NOTE.format(count=several)
-    if any("candidates" in each.record for each in certificates):
-        note += PATH_NOTE
-    else:
+    path = any("candidates" in each.record for each in certificates)
+    if not path:
         rows = [[cell for cell in row if cell[0] != "candidate"] for row in rows]
-    return st.make_sheet("Certificates", rows, note)
+    several = _most_models(ledger, certificates)
+    return st.make_sheet("Certificates", rows, note("certificates", several=several, path=path))
 
 
 def _most_models(ledger: Ledger, certificates: Sequence[TrialCertificate]) -> int:

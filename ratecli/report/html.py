@@ -23,7 +23,7 @@ from ratecli.report.groups import group_by, seed_groups
 from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.plots.group_rates import FILE as GROUP_RATES
 from ratecli.report.plots.tree import MAX_DRAWN
-from ratecli.report.templates import render_template, to_yaml
+from ratecli.report.templates import note, render_template, to_yaml
 from ratecli.runner import warnings
 from ratecli.solvers.registry import all_algorithms
 
@@ -106,11 +106,6 @@ def provenance(ledger: Ledger) -> list[tuple[str, str]]:
 
 
 REPORT = "report.html"
-EXPERIMENTS_NOTE = (
-    "Satisfied on test: in how many trials and variants of algorithms all constraints are "
-    "satisfied on the test set, of those measured there. Each name links to the experiment's own "
-    "report."
-)
 
 
 def write_joined(folders: Sequence[Path], place: Path) -> Path:
@@ -148,11 +143,13 @@ def render_joined(folders: Sequence[Path], place: Path) -> str:
     compared.sort(key=lambda row: list(Verdict).index(row[1].verdict))
     return render_template(
         "joined.html.j2",
-        experiments=st.make_sheet("Experiments", experiments, EXPERIMENTS_NOTE),
+        experiments=st.make_sheet("Experiments", experiments, note("experiments")),
         outcome=st.count_by_status(statuses),
         verdicts=ex.count_verdicts(each for _, each in compared),
         figures=st.make_sheet(
-            "Expected and measured values", [_figure_row(*row) for row in compared], ex.NOTE
+            "Expected and measured values",
+            [_figure_row(*row) for row in compared],
+            note("expectations"),
         ),
     )
 

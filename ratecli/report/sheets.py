@@ -20,42 +20,14 @@ from ratecli.report.groups import (
     group_by,
     seed_groups,
 )
+from ratecli.report.templates import note
 
 NUMBER = re.compile(r"[-+]?(\d[\d,.]*(e[-+]?\d+)?|inf\b|nan\b)")
-UNSOLVED_NOTE = (
-    "Number of trials of the algorithm with this reason. Reasons that differ only in their numbers "
-    "are counted together, with the numbers of the first trial; trials.csv has every trial."
-)
-TUNING_NOTES = {
-    "loss": "The loss is the log loss, or the error of a model without probabilities.",
-    "objective": "Of the settings that satisfy the constraints, the one with the smallest "
-    "objective is chosen. A violation smaller than its standard error counts as none if the models "
-    "satisfy the constraints on the rows that they are fitted to.",
-    "unsolved": "Unsolved: the number of folds, or of trials with validation rows, without a "
-    "solution.",
-}
 TUNING_NUMBERS = ("loss", "objective", "violation", "unsolved")
 ORDINARY_STATUSES = frozenset({"ok", "not_met"})
 """Statuses of trials with results, which the other tables cover."""
 MAX_STACK_LENGTH = 6000
 """Maximum characters of a traceback; the end is kept, as it is the most informative part."""
-VIOLATIONS_NOTE = (
-    "Mean violation ± half its 95 % interval over seeds, and in how many of the trials the "
-    f"constraint is satisfied (at most 0). ✓ in all, ✗ not in all, {st.UNKNOWN} not measured."
-)
-SATISFIED_NOTE = (
-    "Trials (seeds and sweep points) in which the constraint is satisfied, of those in which it "
-    f"was measured on that split; {st.UNKNOWN} if it was not measured."
-)
-CELL_LEGEND = (
-    "Mean ± half the width of the 95 % Student-t interval over n seeds; the mean alone if all "
-    "values are equal. A seed determines every split that is not fixed and every random decision. "
-    "Trials without a solution and NaN values are left out. "
-    "Rates are shares of trials with the exact 95 % interval of Clopper and Pearson: solution_rate "
-    "of those that returned a classifier, failure_rate of those whose classifier violates a "
-    "constraint on the rows of the table (a trial without a classifier does not fail). Trials that "
-    "crashed, timed out or diverged are not counted."
-)
 
 
 def unsolved_sheet(ledger: Ledger) -> st.Sheet:
@@ -81,7 +53,7 @@ def unsolved_sheet(ledger: Ledger) -> st.Sheet:
                 ("reason", st.SheetCell(ledger.reason(first), more=stack[-MAX_STACK_LENGTH:])),
             ]
         )
-    return st.make_sheet("Unsolved and unfinished trials", rows, UNSOLVED_NOTE)
+    return st.make_sheet("Unsolved and unfinished trials", rows, note("unsolved"))
 
 
 def constraint_sheet(ledger: Ledger, *, by_point: bool = False) -> st.Sheet:
@@ -110,8 +82,10 @@ def constraint_sheet(ledger: Ledger, *, by_point: bool = False) -> st.Sheet:
         for name in ledger.constraints
     ]
     if by_point:
-        return st.make_sheet("Constraints at each sweep point", rows, VIOLATIONS_NOTE)
-    return st.make_sheet("Satisfied constraints", rows, SATISFIED_NOTE)
+        return st.make_sheet(
+            "Constraints at each sweep point", rows, note("violations", unknown=st.UNKNOWN)
+        )
+    return st.make_sheet("Satisfied constraints", rows, note("satisfied", unknown=st.UNKNOWN))
 
 
 def _violation_cell(groups: Sequence[SeedGroup], split: str, name: str) -> st.SheetCell:
@@ -170,9 +144,7 @@ def tuning_sheet(ledger: Ledger) -> st.Sheet:
                 ("chosen", st.share_cell(sum(each["chosen"] for _, each in own), len(own))),
             ]
         )
-    note = "Means over the trials on rows that a setting's models have not seen."
-    notes = [note, *(text for name, text in TUNING_NOTES.items() if name in names)]
-    return st.make_sheet("Tuned parameters", rows, " ".join(notes))
+    return st.make_sheet("Tuned parameters", rows, note("tuning", numbers=names))
 
 
 def _mean_cell(values: Iterable[float | None]) -> st.SheetCell | str:

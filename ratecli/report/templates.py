@@ -18,7 +18,6 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from ratecli.render import terminal_safe
-from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.sheet import escape, format_list, markdown_table
 
 LIMITS = {"most_rows": 400, "most_alike": 20, "long_text": 48, "wide_figure": 700}
@@ -39,6 +38,12 @@ def render_template(template: str, *, markdown: bool = False, **values: Any) -> 
     return environment(markdown).get_template(template).render(**values)
 
 
+def note(name: str, **values: Any) -> str:
+    """Return the explanation of this name in `page/notes.j2`."""
+    macro = getattr(environment(True).get_template("notes.j2").module, name)
+    return " ".join(macro(**values).split())
+
+
 @cache
 def environment(markdown: bool) -> Environment:
     """Return the template environment, created once per process."""
@@ -52,7 +57,7 @@ def environment(markdown: bool) -> Environment:
     )
     for name, file in (("css", "page.css"), ("dark", "dark.css"), ("script", "page.js")):
         found.globals[name] = Markup(_text(file).strip())  # noqa: S704 - part of ratecli
-    found.globals |= LIMITS
+    found.globals |= LIMITS | {"note": note}
     found.filters |= {"inline_svg": inline_svg, "flat": escape, "markdown_table": markdown_table}
     found.filters |= {
         "listed": format_list,
@@ -65,9 +70,9 @@ def _text(name: str) -> str:
     return resources.files("ratecli.report").joinpath("page", name).read_text("utf-8")
 
 
-def inline_svg(image: PlotImage, number: int | str) -> Markup:
+def inline_svg(svg: bytes, number: int | str) -> Markup:
     """Return the drawing of a plot as markup for a page, where it is figure `number`."""
-    found = ROOT.search(image.svg.decode())
+    found = ROOT.search(svg.decode())
     view, content = found.groups() if found else ("", "")
     content = UNUSED.sub(" ", content).replace("xlink:href", "href")
     content = DIGITS.sub(r"\1", REFERENCE.sub(rf"\1f{number}-", content))

@@ -42,8 +42,9 @@ from ratecli.report.html import render_report
 from ratecli.report.plots import draw_plots
 from ratecli.report.plots.tree import draw_trees
 from ratecli.report.sheet import format_scalar, to_markdown
-from ratecli.report.sheets import CELL_LEGEND, constraint_sheet, requested_sheets, tuning_sheet
+from ratecli.report.sheets import constraint_sheet, requested_sheets, tuning_sheet
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
+from ratecli.report.templates import note
 
 MANIFEST = "manifest.json"
 MAX_FOLDER_NAME = 100
@@ -124,7 +125,7 @@ def summary_markdown(ledger: Ledger) -> str:
     first, *more = answer_sentences(ledger)
     if more:
         first += "\n\n" + "\n".join(f"- {text}" for text in more)
-    heads = [f"# {name}", *notes, first, CELL_LEGEND]
+    heads = [f"# {name}", *notes, first, note("cells")]
     heads = [f"{text}\n" for text in heads]
     return "\n".join([*heads, *map(to_markdown, sheets)])
 
@@ -138,7 +139,7 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
         ledger.report_entries("tables"), requested_sheets(ledger), strict=False
     ):
         if table.get("file"):
-            notes = "\n\n".join([*ledger.stand_ins, CELL_LEGEND])
+            notes = "\n\n".join([*ledger.stand_ins, note("cells")])
             text = terminal_safe(f"{to_markdown(sheet)}\n{notes}\n")
             yield f"tables/{unique_file_name(table['file'])}.md", text
     drawn = draw_plots(ledger)

@@ -39,17 +39,11 @@ from ratecli.report.groups import (
     seed_groups,
     select_variant,
 )
+from ratecli.report.templates import note
 
 ROUNDING = 1e-9
 """Floating-point tolerance of comparisons, relative to the figure if it is above 1."""
 SIGNS = {"paper": "paper ", "value": "= ", "at_most": "≤ ", "at_least": "≥ "}
-NOTE = (
-    "Measured: the mean over seeds with its 95 % interval, which is exact for shares of trials. "
-    "holds: within the tolerance that the file states, or on the right side of the bound (ci: the "
-    "measured interval reaches that side); not contradicted: the measured interval (ci) contains "
-    "the figure, which a wide interval does easily; better: below the paper's objective, violation "
-    "or failure rate by more than the tolerance; not judged: the file states no tolerance."
-)
 
 
 @dataclass(frozen=True)
@@ -168,7 +162,7 @@ def expectation_sheet(ledger: Ledger) -> st.Sheet:
         ]
         for each in sorted(found, key=lambda each: each.verdict.good)  # failed ones first
     ]
-    return st.make_sheet("Expected and measured values", rows, NOTE)
+    return st.make_sheet("Expected and measured values", rows, note("expectations"))
 
 
 def comparison_cells(each: ExpectedFinding) -> st.SheetRow:

@@ -27,6 +27,7 @@ from ratecli.report.plots.canvas import (
     use_plain_log_scale,
 )
 from ratecli.report.plots.lines import NamedLine, distinguish_lines, legend_handles
+from ratecli.report.templates import note
 
 MAX_BINS = 60
 """Maximum number of bins per line. Longer traces are summarized by mean and range per bin."""
@@ -116,10 +117,7 @@ def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> Canv
     panels = [convergence_curves(ledger, x, selection) for selection in selections]
     curves = [curve for panel in panels for curve in panel]
     names = list(LABELS) if ledger.constraints else ["objective"]
-    what = (
-        f"The objective and the worst violation of a constraint on training rows by {x}. A line "
-        "for each algorithm is the mean over seeds, its band their range."
-    )
+    what = note("convergence", x=x)
     caption = f"Objective and worst violation by {x} (train)"
     canvas = Canvas(caption, what, plot.options.title, len(panels) * len(names), len(names))
     x_log, objective_log = logarithmic_axes(curves)
@@ -139,8 +137,8 @@ def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> Canv
                 axes.axhline(0.0, linewidth=0.7, **DOTTED)
     if curves:
         seeds = describe_count([curve.objective.shape[1] for curve in curves], "seed")
-        note = f"mean and range over {seeds}, and over neighbouring iterations where there are many"
-        canvas.add_legend(legend_handles(curves), [note])
+        text = f"mean and range over {seeds}, and over neighbouring iterations where there are many"
+        canvas.add_legend(legend_handles(curves), [text])
     return canvas
 
 

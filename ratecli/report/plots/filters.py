@@ -29,6 +29,7 @@ from ratecli.report.plots.canvas import (
     mark_empty,
 )
 from ratecli.report.sheet import format_point
+from ratecli.report.templates import note
 
 FilterPanels = list[tuple[str, list[PlannedTrial]]]
 """Titles of panels, each with a trial for each seed of an algorithm at a sweep point."""
@@ -140,10 +141,7 @@ def draw_group_shares(ledger: Ledger, plot: PlotRequest[GroupSharesPlot]) -> Can
     ]
     groups = plot.options.column or "groups"
     caption = f"Shares of {groups} before and after ({' and '.join(plot.splits)})"
-    what = (
-        "Shares of the groups among all rows and among those that the filter is expected to keep. "
-        "The dashed line is the share of each group if all were of the same size."
-    )
+    what = note("group_shares")
     canvas = Canvas(caption, what, plot.options.title, len(tables), len(plot.splits))
     most = max((len(table) for _, table in tables if table is not None), default=9)
     width, _ = canvas.figure.get_size_inches()
@@ -154,8 +152,8 @@ def draw_group_shares(ledger: Ledger, plot: PlotRequest[GroupSharesPlot]) -> Can
         counts += [share.n for share in table.to_numpy().flat]
         handles += axes.get_legend_handles_labels()[0]
     if counts:
-        note = describe_intervals(counts, "bars: mean over {}, with its 95 % Student-t interval")
-        canvas.add_legend(handles, [note])
+        text = describe_intervals(counts, "bars: mean over {}, with its 95 % Student-t interval")
+        canvas.add_legend(handles, [text])
     return canvas
 
 
@@ -219,11 +217,7 @@ def draw_posteriors(ledger: Ledger, plot: PlotRequest[PosteriorsPlot]) -> Canvas
     seed = plot.options.seed
     if seed is None:
         seed = next((trials[0].seed for _, trials in panels), 0)
-    what = (
-        "Shares of the groups for each value of the filter's proxy: a row of cells has the share "
-        "of every group among the rows with this value. If the proxy disclosed nothing, all rows "
-        "of cells would be alike."
-    )
+    what = note("posteriors")
     most_rows, most_columns = np.max(
         [(3, 3), *(table.shape for _, table in tables if table is not None)], axis=0
     )

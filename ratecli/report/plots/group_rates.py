@@ -17,6 +17,7 @@ from ratecli.report.groups import IntervalEstimate, SeedGroup, group_by, seed_gr
 from ratecli.report.plots.canvas import GREY, Canvas, describe_intervals, line_style
 from ratecli.report.plots.lines import cut_axis, describe_cut
 from ratecli.report.sheet import format_point, format_scalar
+from ratecli.report.templates import note
 
 FILE = "group-rates"
 MAX_PANELS = 3
@@ -82,10 +83,7 @@ def draw_group_rates(ledger: Ledger) -> Canvas:
     split, (rows, omitted) = answer_split(ledger), rate_rows(ledger)
     kinds = _kinds(rows)
     groups = list(dict.fromkeys(group for own in kinds.values() for group in own))
-    what = (
-        f"Mean rate of each group on {split} rows. The closer the marks of a row, the more equal "
-        "are the groups."
-    )
+    what = note("group_rates", split=split)
     canvas = Canvas("Rates by group", what, panels=max(len(kinds), 1))
     width, _ = canvas.figure.get_size_inches()
     names = [textwrap.fill(name, TITLE_WIDTH) for name, _ in rows]

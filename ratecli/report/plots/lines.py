@@ -52,6 +52,7 @@ from ratecli.report.plots.canvas import (
     use_plain_log_scale,
 )
 from ratecli.report.sheet import format_point
+from ratecli.report.templates import note
 
 MAX_NAMED_LINES = 8
 """A legend lists up to this many lines of an algorithm; of more it names the first and the last."""
@@ -380,10 +381,7 @@ def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> Canvas:
     selections, splits = panel_selections(ledger, plot.options), plot.splits
     several = len(splits) > 1
     x, y, rows = plot.options.x, plot.options.y, " and ".join(splits)
-    what = (
-        f"{y} over {x} on {rows} rows: a mark for each algorithm, variant and sweep point, with "
-        "lines along the sweep. Dotted: limits set by constraints; dashed: references."
-    )
+    what = note("tradeoff", x=x, y=y, rows=rows)
     most = len(splits) if several else 3
     panels = len(selections) * len(splits)
     canvas = Canvas(f"{y} against {x} ({rows})", what, plot.options.title, panels, most)
@@ -498,11 +496,7 @@ def allowed_failure_rates(ledger: Ledger, plot: Request, selection: PlotSelectio
 def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
     """Draw a row of panels for each value of `by`."""
     x, y, truth = plot.options.x, plot.options.y, plot.options.truth
-    what = (
-        f"By {x}: {y} on {truth} rows; how often a classifier was returned; and how often one was "
-        f"returned that violates {plot.options.constraint or 'a constraint'} on {truth} rows, with "
-        "the allowed rate as a dotted line."
-    )
+    what = note("guarantee", x=x, y=y, truth=truth, rule=plot.options.constraint or "a constraint")
     caption = f"{y}, solution rate and failure rate by {x} (measured on {truth} rows)"
     selections, columns = panel_selections(ledger, plot.options), guarantee_axes(plot)
     canvas = Canvas(caption, what, plot.options.title, 3 * len(selections))
