@@ -27,8 +27,8 @@ from ratecli.rates.scope import Scope
 from ratecli.runner.problem import training_problem
 from ratecli.sampling.rows import TrialData
 from ratecli.solvers.base import Solution, Solver
-from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
+from ratecli.solvers.hull.master import best_in_hull
 from ratecli.solvers.problem import Problem
 
 RowPositions = NDArray[np.intp]
@@ -157,9 +157,9 @@ def best_objective(problem: Problem, cells: RowPositions, slack: float = 0.0) ->
         program = RateProgram.of(problem).loosened(slack)
     except ValueError:  # neither convex nor a sum of ratios
         return math.nan
-    if program.objective.smooth:
+    if not program.is_convex:
         return math.nan
-    found = optimize_over_hull(program, hull, OPTIMUM_GAP)
+    found = best_in_hull(program, hull, OPTIMUM_GAP)
     return math.inf if found is None or not found.feasible else found.bound
 
 

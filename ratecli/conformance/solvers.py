@@ -30,7 +30,7 @@ from ratecli.ledger.store import check_storable
 from ratecli.models.storage import dumps, loads
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Role, Solver
-from ratecli.solvers.hull.best import MAX_EXCESS
+from ratecli.solvers.hull.master import MAX_EXCESS
 
 TRACE_KEYS = {"iteration", "objective", "violation", "seconds"}
 OBJECTIVE_TOLERANCE = 1e-6

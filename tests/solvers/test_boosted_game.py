@@ -10,8 +10,8 @@ from scipy import sparse
 from ratecli.errors import FaultError, InvalidValueError
 from ratecli.models.layout import NUMBER, NUMBER_OR_MISSING, ColumnLayout
 from ratecli.models.storage import dumps, loads
-from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.oracles import boosters
 from ratecli.solvers.players import boosting
 from ratecli.solvers.players.lagrangian import ProgramLagrangian

@@ -13,13 +13,10 @@ from scipy.optimize import linprog
 from thinned import one_in
 
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.hull import best as search
-from ratecli.solvers.hull import linear
-from ratecli.solvers.hull.best import HullOptimum, Relaxation, min_violation, optimize_over_hull
-from ratecli.solvers.hull.bilinear import BilinearProgram
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
-from ratecli.solvers.hull.linear import LevelLp
+from ratecli.solvers.hull.master import HullOptimum, best_in_hull, min_violation
 from ratecli.solvers.hull.mixture import max_slack_problem
+from ratecli.solvers.hull.simplex import _solve_by_highs, solve_linear_program
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.linear import best_line_step, sweep_directions
@@ -74,10 +71,8 @@ def on_grid(program: RateProgram, rates: np.ndarray, steps: int) -> float:
     return float(np.fmin.reduce(values[program.excess(mixtures.T) <= 1e-9], initial=np.inf))
 
 
-def best_mixture(
-    program: RateProgram, rates: np.ndarray, gap: float = GAP, nodes: int = search.MAX_NODES
-) -> HullOptimum:
-    return optimize_over_hull(program, RatePoints.classifiers(rates), gap, nodes=nodes)
+def best_mixture(program: RateProgram, rates: np.ndarray, gap: float = GAP) -> HullOptimum:
+    return best_in_hull(program, RatePoints.classifiers(rates), gap)
 
 
 @pytest.mark.parametrize(
@@ -98,81 +93,31 @@ def test_optimum_is_at_least_as_good_as_mixtures_on_a_grid(name, groups, seed):
     assert found.value == pytest.approx(program.value(program.objective, found.rates), abs=1e-9)
     assert found.bound <= min(found.value, grid) + 1e-9
     if found.value < 2:  # otherwise a rate is 0, where no tangent touches kl
-        assert found.bound >= found.value - 5 * GAP  # levels have errors when a box is dropped
+        assert found.left <= 5 * GAP
     assert found.rates == pytest.approx(rates @ found.weights)
     assert found.weights.sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("rules", "groups", "levels"),
-    [
-        (Rules({"f": "f1[g=a] - f1[g=b] <= 0.02"}, "1 - f1"), "ab", 1),
-        (THREE["f1 parity"], "abc", 1),
-        (THREE["precision parity"], "abcde", 1),
-        (THREE["both"], "abc", 2),
-        (THREE["a chain"], "abc", 1),
-        (THREE["a sum"], "abc", 3),
-        (Rules({"f": "f1 >= 0.4", "p": "precision[g=a] >= 0.1"}, "1 - f1"), "ab", 0),
-    ],
-)
-def test_fractions_need_few_levels(rules, groups, levels):
-    program, rates = instance(0, rules, 5, groups)
-    for elastic in (False, True):
-        bilinear = BilinearProgram(program, RatePoints.classifiers(rates), elastic=elastic)
-        assert len(bilinear.boxes) <= levels + elastic
-
-
 @pytest.mark.parametrize("name", GOALS)
-@pytest.mark.parametrize("blocks", ["one", "many"])
-def test_relaxation_is_a_lower_bound_in_every_box(name, blocks):
-    """Also in the box of the optimum, after it was split twelve times."""
-    given, _ = given_rules(0, GOALS[name], "ab")
-    program, rates = instance(0, GOALS[name], 6)
-    hull = RatePoints.classifiers(rates)
-    if blocks == "many":
-        hull = RatePoints.decisions(RowKinds.by(given.rates))
-    relaxation = Relaxation(program, hull)
-    found = optimize_over_hull(program, hull, GAP)
-    if not found.feasible:
-        return
-    boxes = relaxation.bilinear.boxes
-    for _ in range(12):
-        inside = relaxation.solve(boxes)
-        assert inside.value <= found.value + 1e-8
-        if not len(boxes):
-            break
-        p = int(np.argmax(boxes[:, 1] - boxes[:, 0]))
-        parts = np.repeat(boxes[None], 2, axis=0)
-        parts[0, p, 1] = parts[1, p, 0] = boxes[p].mean()
-        solved = [relaxation.solve(part) for part in parts]
-        values = [np.inf if part is None else part.value for part in solved]
-        assert min(values) >= inside.value - 1e-8  # a part allows no more
-        boxes = parts[int(np.argmin(values))]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_interrupted_search_still_finds_a_feasible_point(seed, monkeypatch):
-    rules = Rules({"f": "max_gap(f1, by=g) <= 0.01", "p": "max_gap(precision, by=g) <= 0.3"})
-    program, rates = instance(seed, rules, 30, "abc")
-    gap = 1e-3
-    whole = best_mixture(program, rates, gap)
-    assert whole.value - 5 * gap <= whole.bound <= whole.value
-    assert (program.excess(whole.rates) <= 5e-7) == whole.feasible
-    candidates = search._candidate_points
-    monkeypatch.setattr(  # find no point in the first search
-        search, "_candidate_points", lambda of, node: candidates(of, node) if of.elastic else []
-    )
-    found = best_mixture(program, rates, gap, nodes=60)
-    assert found.feasible == whole.feasible
-    if found.feasible:
-        assert program.excess(found.rates) <= 5e-7
-        assert found.bound <= whole.value + 1e-6  # a constraint may be violated by MAX_EXCESS
-        assert found.value >= whole.bound - 1e-6
+def test_bound_is_below_all_decisions_of_the_rows(name):
+    """Also with a block for each kind of rows, and for goals that are not convex."""
+    given, rng = given_rules(0, GOALS[name], "ab")
+    program = RateProgram.of(given)
+    found = best_in_hull(program, RatePoints.decisions(RowKinds.by(given.rates)), GAP)
+    assert found.feasible
+    decisions = rng.random((2000, 60)) < rng.random((2000, 1))
+    rates = np.stack([given.rates.rates(p) for p in decisions.astype(float)], axis=1)
+    values = program.cost(rates)[program.excess(rates) <= 0]
+    assert found.bound <= found.value + 1e-9
+    assert found.value <= values.min(initial=np.inf) + GAP
+    if program.is_convex and found.value < 2:
+        assert found.left <= 5 * GAP
 
 
 @pytest.mark.parametrize("seed", [7, 12, 18, 21])
-def test_a_short_search_from_a_point_finds_none_worse(seed):
-    """With more and more points, and more levels than a short search can close."""
+@pytest.mark.parametrize("frugal", [True, False])
+def test_a_search_from_a_point_finds_none_worse(seed, frugal):
+    """With more and more points, and comparisons of ratios that most points violate."""
     limits = {
         f"{a}{b}": 0.1 + 0.01 * k for k, (a, b) in enumerate(itertools.permutations("abc", 2))
     }
@@ -184,10 +129,10 @@ def test_a_short_search_from_a_point_finds_none_worse(seed):
     near, last = None, np.inf
     for count in (8, 12, 16, 20):
         hull = RatePoints.classifiers(rates[:, :count])
-        found = optimize_over_hull(program, hull, 1e-5, nodes=10, near=near)
+        found = best_in_hull(program, hull, 1e-5, near=near, frugal=frugal)
         if found.feasible:
             assert program.excess(found.rates) <= 5e-7
-            assert found.value <= last + 1e-12
+            assert found.value <= last + 1e-9
             near, last = found.weights, found.value
     assert last < np.inf
 
@@ -249,70 +194,40 @@ def test_min_violation_allows_an_undefined_objective():
     assert found == pytest.approx(0.02 / 1.5, abs=2e-4)
 
 
-def level_program(seed: int, levels: int) -> tuple[LevelLp, np.ndarray]:
-    """A random degenerate program with repeated columns and rows, and boxes of its levels."""
+def random_table(seed: int) -> tuple[np.ndarray, int]:
+    """A random degenerate program with repeated columns and rows, and its number of equations."""
     rng = np.random.default_rng(seed)
     m, n, equal = rng.integers(2, 9), rng.integers(1, 40), rng.integers(1, 4)
-    fixed = rng.normal(size=(m, n)).round(1) * 10.0 ** rng.integers(-4, 4, size=(m, 1))
-    fixed[0] = rng.choice([1.0, 0.3]) + 0.2 * rng.random(n) * rng.integers(2)
-    fixed[1] = fixed[-1] if rng.random() < 0.2 else fixed[1]
-    fixed = np.repeat(fixed, 2, axis=1)
-    places = [(p, i) for p in range(levels) for i in range(1, m) if rng.random() < 0.5]
-    times = np.abs(rng.normal(size=(len(places), 2 * n)))
-    low = rng.normal(size=levels)
-    boxes = np.stack([low, low + rng.choice([0.0, 1e-7, 1.0], size=levels)], axis=1)
-    cost, cost_times = rng.normal(size=2 * n).round(1), rng.normal(size=(levels, 2 * n))
-    places = [(p, 0) for p in range(levels)] + [(p, 1 + i) for p, i in places]
-    found = LevelLp(
-        np.vstack([cost, fixed]),
-        np.vstack([cost_times, times]),
-        np.array(places, dtype=np.int64).reshape(-1, 2),
-        min(int(equal), int(m)),
-    )
-    return found, boxes
+    rows = rng.normal(size=(m, n)).round(1) * 10.0 ** rng.integers(-4, 4, size=(m, 1))
+    rows[0] = rng.choice([1.0, 0.3]) + 0.2 * rng.random(n) * rng.integers(2)
+    rows[1] = rows[-1] if rng.random() < 0.2 else rows[1]
+    table = np.vstack([rng.normal(size=2 * n).round(1), np.repeat(rows, 2, axis=1)])
+    return table, min(int(equal), int(m))
 
 
-def entries(program: LevelLp, columns: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Return (m + 1, N) the columns at levels (N, P), the cost first."""
-    found = program.fixed[:, columns].copy()
-    for (p, i), row in zip(program.places, program.times, strict=True):
-        found[i] += levels[:, p] * row[columns]
-    return found
-
-
-@pytest.mark.parametrize("levels", [0, 1, 2])
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
-def test_optimum_equals_that_of_a_program_with_all_corners(levels, seed):
-    """Also that of the fallback, and its duals are feasible at any levels, so they give a bound."""
-    program, boxes = level_program(seed, levels)
-    every, equal = np.arange(program.fixed.shape[1]), program.equal
-    corners = [np.tile(corner, (len(every), 1)) for corner in itertools.product(*boxes)]
-    cost, *rows = np.hstack([entries(program, every, corner) for corner in corners])
-    rows, right = np.array(rows), np.eye(len(rows))[0]
-    expected = linprog(cost, rows[equal:], right[equal:], rows[:equal], right[:equal])
+@settings(max_examples=150, deadline=None)
+def test_optimum_equals_that_of_highs(seed):
+    """Also that of the fallback, and its duals are feasible, so they give a bound."""
+    table, equal = random_table(seed)
+    (cost, *rows), right = table, np.eye(len(table) - 1)[0]
+    expected = linprog(cost, rows[equal:] or None, right[equal:], rows[:equal], right[:equal])
     assume(expected.status in {0, 2})  # HiGHS fails occasionally
-    answers = [program.solve(boxes)]
+    answers = [solve_linear_program(table, equal)]
     with contextlib.suppress(ArithmeticError):  # HiGHS fails occasionally
-        answers.append(program._by_highs(boxes))
+        answers.append(_solve_by_highs(table, equal))
     for found in answers:
         assert (found is None) == (expected.status == 2)
         if found is None:
             continue
-        assert found.duals[1] == pytest.approx(expected.fun, abs=1e-6, rel=1e-6)
-        used = entries(program, found.columns, found.levels)
-        assert used[0] @ found.x == pytest.approx(expected.fun, abs=1e-6, rel=1e-6)
-        off = (used[1:] @ found.x - right) / (1 + np.abs(rows).max(axis=1))
+        assert found.duals[0] == pytest.approx(expected.fun, abs=1e-6, rel=1e-6)
+        assert cost @ found.x == pytest.approx(expected.fun, abs=1e-6, rel=1e-6)
+        off = (rows @ found.x - right) / (1 + np.abs(rows).max(axis=1))
         assert (np.abs(off[:equal]) <= 1e-7).all()
         assert (off[equal:] <= 1e-7).all()
         assert (found.x >= 0).all()
-    if found is None:
-        return
-    duals, rng = program.solve(boxes).duals, np.random.default_rng(seed)
-    assert (duals[1 + equal :] <= 1e-9).all()
-    for _ in range(20):
-        at = boxes[:, 0] + rng.random((len(every), levels)) * (boxes[:, 1] - boxes[:, 0])
-        assert (-duals @ entries(program, every, at)).min() >= -1e-7
+        assert (found.duals[equal:] <= 1e-9).all()
+        assert (cost - found.duals @ rows).min() >= -1e-7
 
 
 def test_degenerate_program_with_thousands_of_columns():
@@ -321,19 +236,10 @@ def test_degenerate_program_with_thousands_of_columns():
     fixed = rng.normal(size=(40, 5000))
     fixed[0], fixed[1:, 0] = 1.0, 0.0
     cost = np.append(0.0, rng.random(4999)) - rng.random(39) @ fixed[1:]
-    table = np.vstack([cost, fixed])
-    program = LevelLp(table, np.zeros((0, 5000)), np.zeros((0, 2), dtype=np.int64), 1)
-    found = program.solve(np.zeros((0, 2)))
-    assert found.duals[1] == pytest.approx(0.0, abs=1e-9)
-    assert found.x[found.columns == 0] == pytest.approx([1.0])
-    assert (-found.duals @ table).min() >= -1e-8
-
-
-def test_too_many_corners_for_highs_are_rejected_before_they_are_listed(monkeypatch):
-    monkeypatch.setattr(linear, "compiled_simplex", lambda: lambda *_: False)
-    many, boxes = level_program(0, levels=50)
-    with pytest.raises(ArithmeticError, match="many levels"):
-        many.solve(boxes)
+    found = solve_linear_program(np.vstack([cost, fixed]), 1)
+    assert found.duals[0] == pytest.approx(0.0, abs=1e-9)
+    assert found.x[0] == pytest.approx(1.0)
+    assert (cost - found.duals @ fixed).min() >= -1e-8
 
 
 PROGRAMS = {
@@ -358,7 +264,7 @@ def test_result_is_the_best_mixture_of_all_linear_classifiers(name, seed):
     given = problem(rows, PROGRAMS[name], l2=0.04)
     every = np.stack([given.rates.rates(p) for p in problem1.dichotomies(rows.X)], axis=1)
     program = RateProgram.of(given)
-    expected = optimize_over_hull(program, RatePoints.classifiers(every), 1e-5)
+    expected = best_in_hull(program, RatePoints.classifiers(every), 1e-5)
     found = best(given, gap=1e-5, calls=200, sweeps=6)
     rates = rates_of(given, found.variants["stochastic"])
     assert found.status == "solved"
@@ -392,7 +298,7 @@ def test_constraints_that_cost_nothing_hold_with_the_largest_slack(seed):
     given = problem(rows, PROGRAMS["kl"])
     every = np.stack([given.rates.rates(p) for p in problem1.dichotomies(rows.X)], axis=1)
     room = max_slack_problem(given, 1e-4)
-    least = optimize_over_hull(RateProgram.of(room), RatePoints.classifiers(every), 1e-5)
+    least = best_in_hull(RateProgram.of(room), RatePoints.classifiers(every), 1e-5)
     found = best(given, calls=200, sweeps=6)
     rates = rates_of(given, found.variants["stochastic"])
     program = RateProgram.of(given)

@@ -18,8 +18,8 @@ from ratecli.models.storage import dumps, loads
 from ratecli.models.trees import TreeEnsemble
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.baselines.solvers import PostShift
-from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
+from ratecli.solvers.hull.master import best_in_hull
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.oracles import build, choice, linear, model_names
 from ratecli.solvers.oracles.base import FitRows, OracleRows
@@ -336,7 +336,7 @@ def test_mixture_over_full_trees_is_optimal_over_all_rules(seed):
     rows = oracle_rows(given)
     every = [rows.rates(np.array(p, dtype=float)) for p in product((0, 1), repeat=8)]
     program = RateProgram.of(given)
-    expected = optimize_over_hull(program, RatePoints.classifiers(np.stack(every, axis=1)), 1e-7)
+    expected = best_in_hull(program, RatePoints.classifiers(np.stack(every, axis=1)), 1e-7)
     for option in ("DecisionTreeClassifier", {"plugin": {"probabilities": "ExtraTreeClassifier"}}):
         found = run(Mixture(gap=1e-6, model=option, **BOTH), given)
         assert found.status == "solved"

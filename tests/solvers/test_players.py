@@ -19,8 +19,8 @@ from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import resolve
 from ratecli.rates.scope import Scope
 from ratecli.rates.table import RATES
-from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram
+from ratecli.solvers.hull.master import best_in_hull
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.players import game as game_module
@@ -408,7 +408,7 @@ def test_duality_gap_is_not_negative_and_falls_as_the_theory_says(seed):
     rates = enumerated(given)
     form = atoms.ProgramLagrangian(program, kinds)
     sides = form.terms(rates)
-    optimum = optimize_over_hull(program, RatePoints.classifiers(rates), 1e-7)
+    optimum = best_in_hull(program, RatePoints.classifiers(rates), 1e-7)
     length = np.linalg.norm(sides[1:], axis=0).max()
     gaps = []
     for steps in (100, 900, 8_100):

@@ -23,7 +23,7 @@ from ratecli.solvers.hull.forms import ConvexTerm, Fraction, LinearTerm
 
 if TYPE_CHECKING:
     from ratecli.solvers.baselines.post_shift import CutIndices, GroupHull
-    from ratecli.solvers.hull.best import HullOptimum
+    from ratecli.solvers.hull.master import HullOptimum
 
 MAX_CHOICES_AT_ONCE = 10_000
 """Maximum number of choices evaluated together; if there are no more, all are evaluated."""

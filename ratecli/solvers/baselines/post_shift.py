@@ -24,7 +24,6 @@ from ratecli.solvers.baselines.pools import pool_groups
 from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.baselines.thresholded import score_rows
 from ratecli.solvers.curve import RateCurve
-from ratecli.solvers.hull.best import HullOptimum
 from ratecli.solvers.hull.deterministic import no_single_ending
 from ratecli.solvers.hull.forms import (
     UNDEFINED_RATIO_REASON,
@@ -34,7 +33,7 @@ from ratecli.solvers.hull.forms import (
     RateProgram,
 )
 from ratecli.solvers.hull.infeasible import unmet_status
-from ratecli.solvers.hull.local import best_in_hull
+from ratecli.solvers.hull.master import HullOptimum, best_in_hull
 from ratecli.solvers.oracles.choice import model_name
 from ratecli.solvers.problem import ERROR_RATE, Groups, Problem, sum_by_goal
 
@@ -257,7 +256,7 @@ def solve_post_shift(
     cells = cuts_by_group(scored.scores, pools[groups.of], kinds, goal_directions(program))
     hull = GroupHull(program, kinds, cells, options.gap)
     optimum = hull.best()
-    chances, left = hull.chances(optimum), optimum.value - optimum.bound
+    chances, left = hull.chances(optimum), optimum.left
     single = best_deterministic_cuts(hull, optimum, chances)
     choices, weights = couple_group_cuts(chances)
     objective = float(program.value(program.objective, optimum.rates))
@@ -270,11 +269,8 @@ def solve_post_shift(
     row |= {"pooled": len(pools) - len(cells)} if len(pools) > len(cells) else {}
     if not single.violation and np.isfinite(single.gap):
         row["deterministic_gap"] = single.gap
-    if program.objective.smooth:
-        left = optimum.first_order_gap
-        row["first_order_gap"] = left
-    elif np.isfinite(left):
-        row["gap"] = left
+    if np.isfinite(left):
+        row["gap" if np.isnan(optimum.first_order_gap) else "first_order_gap"] = left
     progress(f"objective {objective:.5g}, violation {row['violation']:.2g}, {row['cuts']} cuts")
 
     def thresholds(cuts: CutIndices) -> Array:

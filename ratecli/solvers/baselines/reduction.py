@@ -25,8 +25,8 @@ from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import affine_pieces
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.baselines.solvers import ExponentiatedGradient
-from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.hull.deterministic import best_of_members
+from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import is_linear

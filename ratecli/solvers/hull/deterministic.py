@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from ratecli.models.base import Array, Classifier
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.oracles.base import OracleRows, blend, with_threshold
 from ratecli.solvers.problem import Problem
 

@@ -29,6 +29,8 @@ from ratecli.solvers.problem import Problem
 RateIndex = dict[Leaf, int]
 
 ROUNDING = 1e-12
+MAX_RANGE = 1e6
+"""Infinite ends of the ranges of fractions are replaced by this value."""
 UNDEFINED_RATIO_REASON = (
     "for the best mixture, a ratio in a constraint is 0 / 0, such as the precision where nobody is "
     "selected: also require positive decisions, such as a recall, or use another objective"
@@ -95,10 +97,10 @@ class Fraction:
         same = np.allclose(share * top + constant * bottom, mine, atol=ROUNDING)
         return (float(share), float(constant)) if same else None
 
-    def expansion(self, rates: Array) -> LinearTerm:
-        """Return the tangent at `rates`."""
+    def tangent(self, rates: Array) -> LinearTerm:
+        """Return the tangent at `rates` (K,)."""
         value, bottom = float(self.at(rates)), float(self.bottom.at(rates))
-        return (self.top + self.bottom * -value) * (1 / bottom) + value
+        return (self.top + self.bottom * -value) * float(np.divide(1.0, bottom)) + value
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ class RateProgram:
         )
         return cls(
             replace(objective, smooth=smooth),
-            tuple(constraints),
+            tuple(_cleared(form, fractions) for form in constraints),
             tuple(fractions),
             tuple(problem.piece_owners),
             index,
@@ -257,29 +259,36 @@ class RateProgram:
                 found = found + term.at(rates)
         return found
 
+    def constraint_values(self, rates: Array) -> Array:
+        """Return the values (J,) of the constraints at rates (K,)."""
+        return np.array([float(self.value(form, rates)) for form in self.constraints])
+
     def excess(self, rates: Array) -> Array:
         """Return the largest constraint at rates (K,) or (K, T).
 
         Minus infinity if there are no constraints, infinite where one is undefined. Constraints
         that were multiplied by a denominator are defined everywhere (see `missed`).
         """
-        table, others = self._lines_and_others
+        table, shares, curved = self._flat_and_curved
         points = rates.reshape(len(rates), -1)
-        found = (table[:, :-1] @ points + table[:, -1:]).max(axis=0, initial=-np.inf)
-        values = (self.value(constraint, rates) for constraint in others)
-        found = reduce(np.maximum, values, found.reshape(rates.shape[1:]))  # NaN if any is
-        return np.where(np.isnan(found), np.inf, found)
+        found = table[:, :-1] @ points + table[:, -1:]
+        with np.errstate(invalid="ignore"):  # the difference of two infinite ratios
+            for fraction, own in zip(self.fractions, shares.T, strict=True):
+                if own.any():
+                    found[own != 0] += own[own != 0, None] * fraction.at(points)
+        worst = found.max(axis=0, initial=-np.inf).reshape(rates.shape[1:])  # NaN if any is
+        worst = reduce(np.maximum, (self.value(form, rates) for form in curved), worst)
+        return np.where(np.isnan(worst), np.inf, worst)
 
     @cached_property
-    def _lines_and_others(self) -> tuple[Array, list[ProgramForm]]:
-        """Slopes and constants (J, K + 1) of the constraints that are lines, and the others."""
-        lines, others = [np.zeros((0, len(self.objective.line.vector)))], list[ProgramForm]()
-        for form in self.constraints:
-            if form.fractions or form.curves:
-                others.append(form)
-            else:
-                lines.append(form.line.vector[None])
-        return np.vstack(lines), others
+    def _flat_and_curved(self) -> tuple[Array, Array, list[ProgramForm]]:
+        """Lines (J, K + 1) and shares (J, M) of the constraints without curves, and the others."""
+        flat = [form for form in self.constraints if not form.curves]
+        lines = [form.line.vector for form in flat]
+        shape = len(flat), len(self.objective.line.vector)
+        shares = np.array([form.shares for form in flat]).reshape(len(flat), len(self.fractions))
+        curved = [form for form in self.constraints if form.curves]
+        return np.array(lines).reshape(shape), shares, curved
 
     def missed(self, rates: Array, room: float = 0.0) -> Array:
         """Return by how much rates (K,) or (K, T) violate the worst constraint beyond `room`.
@@ -329,40 +338,75 @@ class RateProgram:
         k = int(least[np.argmin(costs[least])])
         return (float(missed[k]), float(costs[k])), k
 
-    def expanded(self, rates: Array, *, objective: bool) -> RateProgram:
-        """Return the program with fractions replaced by tangents at `rates`.
+    @property
+    def single(self) -> Fraction | None:
+        """The fraction of an objective that has no other terms but a constant, if it is one."""
+        aim = self.objective
+        alone = aim.is_fractions and len(aim.fractions) == 1 and not aim.smooth
+        return self.fractions[aim.fractions[0]] if alone else None
 
-        Those of the objective are only replaced if `objective` is true. Fractions that are not
-        replaced need not be defined there.
+    @cached_property
+    def is_convex(self) -> bool:
+        """Whether linear programs and tangents are enough: see `hull.master`."""
+        aim = self.objective
+        easy = self.single is not None or not (aim.fractions or aim.smooth)
+        return easy and not any(form.fractions for form in self.constraints)
+
+    def linearized(self, rates: Array) -> RateProgram | None:
+        """Return the program with the tangents at `rates` (K,) of all terms that are not convex.
+
+        Only an objective that is a single fraction is kept. None if a tangent is undefined.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            tangents = [fraction.tangent(rates) for fraction in self.fractions]
+        lines = list[LinearTerm]()
+
+        def flat(form: ProgramForm) -> ProgramForm:
+            line, curves = form.line, form.curves
+            for m in form.fractions:
+                line += tangents[m] * float(form.shares[m])
+            for term in form.smooth:
+                some = term.tangents(rates)
+                if len(some) == 1:
+                    line += some[0]
+                else:
+                    curves += (_largest(some, self.index),)
+                lines.extend(some)
+            lines.append(line)
+            return ProgramForm(line, 0.0 * form.shares, curves)
+
+        aim = self.objective if self.single else flat(self.objective)
+        found = replace(self, objective=aim, constraints=tuple(map(flat, self.constraints)))
+        return found if all(np.isfinite(line.vector).all() for line in lines) else None
+
+    def relaxed(self) -> RateProgram:
+        """Return a convex program whose optimum is nowhere above that of this one.
+
+        Each fraction of a constraint is replaced by the end of its range that the constraint
+        prefers, and so are those of an objective with other terms. Smooth terms are left out.
         """
 
-        def lines(form: ProgramForm) -> ProgramForm:
-            each = (self.fractions[m].expansion(rates) * form.shares[m] for m in form.fractions)
-            return ProgramForm(sum(each, form.line), 0.0 * form.shares, form.curves)
+        def bound(form: ProgramForm) -> ProgramForm:
+            ends = (form.shares[m] * np.array(self.fractions[m].range) for m in form.fractions)
+            least = sum(float(each.min()) for each in ends)
+            return ProgramForm(form.line + max(least, -MAX_RANGE), 0.0 * form.shares, form.curves)
 
-        aim = lines(self.objective) if objective else self.objective
-        return replace(self, objective=aim, constraints=tuple(map(lines, self.constraints)))
-
-    def linearized_objective(self, rates: Array) -> ProgramForm | None:
-        """Return the objective with the largest of the tangents at `rates` as each smooth term.
-
-        None if a tangent is undefined.
-        """
-        line, curves = self.objective.line, self.objective.curves
-        for term in self.objective.smooth:
-            lines = term.tangents(rates)
-            if not all(np.isfinite(each.vector).all() for each in lines):
-                return None
-            if len(lines) == 1:
-                line += lines[0]
-            else:
-                curves += (_largest(lines, self.index),)
-        return ProgramForm(line, self.objective.shares, curves)
+        aim = self.objective if self.single else bound(self.objective)
+        return replace(self, objective=aim, constraints=tuple(map(bound, self.constraints)))
 
     def loosened(self, by: float) -> RateProgram:
         """Return the program with constraints that must be at most `by` instead of 0."""
         loose = (replace(form, line=form.line + -by) for form in self.constraints)
         return replace(self, constraints=tuple(loose))
+
+
+def _cleared(form: ProgramForm, fractions: list[Fraction]) -> ProgramForm:
+    """Return a constraint on a single fraction multiplied by its denominator; others unchanged."""
+    if not form.is_fractions or len(form.fractions) > 1:
+        return form
+    (m,) = form.fractions
+    top, bottom = fractions[m].top * float(form.shares[m]), fractions[m].bottom
+    return ProgramForm(top + bottom * form.line.constant, 0.0 * form.shares)
 
 
 def _largest(lines: list[LinearTerm], index: RateIndex) -> ConvexTerm:

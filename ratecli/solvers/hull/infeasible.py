@@ -10,8 +10,8 @@ from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.tangent import values
-from ratecli.solvers.hull.best import min_violation
 from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.hull.master import min_violation
 from ratecli.solvers.problem import Problem
 
 SURE_VIOLATION = 1e-5

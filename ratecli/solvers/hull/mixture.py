@@ -16,11 +16,10 @@ from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.resolve import violation_expression
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
-from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, Tangents
 from ratecli.solvers.hull.deterministic import SingleChoice, best_single, no_single_ending
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram
 from ratecli.solvers.hull.infeasible import unmet_status
-from ratecli.solvers.hull.local import best_in_hull
+from ratecli.solvers.hull.master import MAX_EXCESS, HullOptimum, Tangents, best_in_hull
 from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.oracles.build import make_oracle, make_oracle_rows
 from ratecli.solvers.oracles.choice import LINEAR_ORACLE, is_ensemble

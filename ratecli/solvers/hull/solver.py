@@ -40,9 +40,10 @@ class Mixture(RandomizableSolver):
     constraints of a convex problem cost nothing, its optimum is not unique. The mixture with the
     most slack is then chosen, because constraints hold less well on new data.
 
-    A smooth objective that is neither convex nor made of ratios, such as `-mcc`, has several local
-    optima. Each mixture is the best of several local searches, and the result has no certificate:
-    `first_order_gap` in the trace is by how much small steps towards a new classifier improve it.
+    Sums and comparisons of ratios, and smooth objectives that are neither convex nor made of
+    ratios, such as `-mcc`, have several local optima. Each mixture is then the best of several
+    local searches, and the result has no certificate: `gap` in the trace, `first_order_gap` for
+    smooth objectives, is by how much small steps towards a new classifier improve it.
 
     Attributes
     ----------
@@ -80,7 +81,7 @@ class Mixture(RandomizableSolver):
     scores: Scores | None = None
     sweeps: Annotated[int, Ge(0)] = 0
 
-    version: ClassVar[int] = 10
+    version: ClassVar[int] = 11
     runs: ClassVar[str] = "ratecli.solvers.hull.mixture:find_mixture"
     offers: ClassVar[Collection[Variant]] = ("deterministic", "stochastic", "voted", "hashed")
     objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES

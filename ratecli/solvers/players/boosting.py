@@ -23,8 +23,8 @@ from ratecli.models.tree_formats import read_lightgbm
 from ratecli.models.trees import LEAF, TreeEnsemble
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import JudgedRows, Progress, Solution
-from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.oracles.boosters import PrefixSums, lightgbm_columns
 from ratecli.solvers.oracles.choice import named_options
 from ratecli.solvers.oracles.estimators import make_estimator

@@ -11,9 +11,9 @@ from scipy.stats import rankdata
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import MixtureClassifier, mixture_variants
 from ratecli.models.linear import Threshold
-from ratecli.solvers.hull.best import MAX_EXCESS, optimize_over_hull
 from ratecli.solvers.hull.deterministic import SingleChoice, best_of_members, best_single
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RatePoints, RateProgram
+from ratecli.solvers.hull.master import MAX_EXCESS, best_in_hull
 from ratecli.solvers.players.game import (
     BestResponsePlayer,
     ClassifierPlayer,
@@ -53,13 +53,13 @@ def shrink_mixture(program: RateProgram, rates: Array) -> tuple[Array, float]:
     for every mixture (a ratio with denominator 0), the last iterate is returned.
     """
     points = RatePoints.classifiers(rates)
-    found = optimize_over_hull(program, points, SHRINK_GAP)
+    found = best_in_hull(program, points, SHRINK_GAP)
     if found is None:
         return np.eye(rates.shape[1])[-1], np.inf
     if found.feasible:
         return found.weights, 0.0
     allowed = max(found.value, 0.0) + SHRINK_SLACK
-    loose = optimize_over_hull(program.loosened(allowed), points, SHRINK_GAP)
+    loose = best_in_hull(program.loosened(allowed), points, SHRINK_GAP)
     return (loose or found).weights, allowed
 
 
@@ -173,7 +173,7 @@ class SettingResult:
         if not isinstance(self.player, BestResponsePlayer):
             return 0.0
         program, rows = self.program.loosened(self.allowed), self.player.rows
-        found = optimize_over_hull(program, RatePoints.classifiers(self.rates), SHRINK_GAP)
+        found = best_in_hull(program, RatePoints.classifiers(self.rates), SHRINK_GAP)
         if found is None or not rows.costs(found.prices).any():
             return 0.0
         near = self._classifier(int(np.argmin(found.prices @ self.rates)))

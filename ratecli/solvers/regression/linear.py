@@ -18,7 +18,7 @@ from ratecli.rates.expression import Expression, Leaf, to_text
 from ratecli.rates.tangent import values
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.design_matrix import DesignMatrix
-from ratecli.solvers.hull.best import MAX_EXCESS
+from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.problem import Problem, sum_by_goal
 from ratecli.solvers.seldonian.scores import (
     MAX_DENSE_WEIGHTS,

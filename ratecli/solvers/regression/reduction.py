@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 from ratecli.models.base import Array
 from ratecli.models.composed import MixtureClassifier, ModelRegressor
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
-from ratecli.solvers.hull.best import MAX_EXCESS
+from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.fits import fit_named
 from ratecli.solvers.oracles.unseen import Indices, UnseenScores
