@@ -22,9 +22,9 @@ from ratecli.solvers.problem import ERROR_RATE, Problem
 from ratecli.solvers.seldonian.prediction import MeanEstimate, TestPrediction, predict_safety_test
 from ratecli.solvers.seldonian.scores import DecisionOutputs, ScoreModel
 from ratecli.solvers.seldonian.selection import (
+    CandidateSearch,
     CandidateSelection,
     CandidateTracker,
-    SqpOptimizer,
     minimize_worst_bound,
     shortfall_reason,
 )
@@ -256,7 +256,7 @@ def _soft_models(selection: CandidateSelection, sharpness: float) -> list[Array]
         for level in levels.tolist():
             shifted = replace(soft, prediction=replace(soft.prediction, needed=level))
             track = CandidateTracker()
-            search = SqpOptimizer(shifted, track, exact=SOFT_TOLERANCE)
+            search = CandidateSearch(shifted, track, exact=SOFT_TOLERANCE)
             reached, _ = search.run(shifted.at(point.v), MAX_SOFT_STEPS)
             point = track.best or reached
             path.append(point.w)

@@ -1,30 +1,34 @@
 """Candidate selection as a numerical problem: an objective, with upper ends that must be at most 0.
 
-Sequential quadratic programming with an exact penalty minimizes the objective under the upper ends,
-or the largest upper end alone. Each step minimizes a quadratic model of
-`f + price * max(0, ends)`, with the ends linearized at the current candidate and quasi-Newton
-curvature of the Lagrangian (Nocedal, Wright: Numerical Optimization, 2nd ed., 18.3 to 18.6: damped
-BFGS, and a second-order correction where the linearization is poor). As there are few ends, the
-model is solved in its dual, over multipliers on a simplex. Whitened coordinates make the first
-model exact and keep the number of steps small.
+SciPy's SLSQP minimizes the objective under the upper ends, or the largest upper end alone. Whitened
+coordinates make its first quadratic model exact and keep the number of steps small. Because its
+matrices are dense, models of many weights take L-BFGS and a smooth maximum of the ends instead.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize, nnls
+from scipy.special import logsumexp, softmax
 
 from ratecli.certify.certificate import round_up, smallest_factor
 from ratecli.models.base import Array
 from ratecli.rates.sample import Mask
 from ratecli.solvers.base import trace_row
-from ratecli.solvers.numerics import minimize_quadratic
 from ratecli.solvers.seldonian.prediction import PredictedTestResult, TestPrediction
-from ratecli.solvers.seldonian.scores import Design, Model, ScoreObjective, WhitenedCoordinates
+from ratecli.solvers.seldonian.scores import (
+    MAX_DENSE_WEIGHTS,
+    Design,
+    Model,
+    ScoreObjective,
+    WhitenedCoordinates,
+)
 
 
 @dataclass(frozen=True)
@@ -138,110 +142,40 @@ def shortfall_reason(
     )
 
 
-MAX_SQP_STEPS = 200
-MAX_CURVATURE_PAIRS = 60
-"""Number of pairs of steps and slope changes that define the curvature."""
-SQP_MARGIN = 1e-8
-"""Ends are required to be this far below 0, so that convergence from above ends below 0."""
+MAX_STEPS = 200
+MARGIN = 1e-8
+"""Ends are required to be this far and the tolerance below 0, so that the last point passes."""
 MIN_DECREASE = 1e-9
-"""Predicted relative decrease below which the search stops."""
+"""Relative decrease of what is minimized below which the search stops."""
 MIN_SCALE = 0.1
 """Smallest scale assumed for an objective or an end."""
-MAX_PRICE = 1e5
-"""Largest penalty factor relative to the first one, which is the objective at the start."""
-ARMIJO_SHARE = 1e-4
-"""Fraction of the predicted decrease that a step must achieve (Armijo)."""
-MAX_SLOW_STEPS, SLOW_DECREASE_FACTOR = 20, 10.0
-"""The search stops if this many steps decrease, on average, less than this multiple of the smallest
-decrease that is worth a step.
-"""
-MIN_STEP_SHARE = 1e-9
-"""Fraction of a step below which the line search gives up."""
+MAX_ACTIVE_DISTANCE = 1e-4
+"""Distance from 0 up to which ends have multipliers."""
+LARGEST = 1e6
+"""Replaces infinite objectives and ends."""
+PRICES = (10.0, 1e3, 1e5)
+"""Prices of the largest end above 0, relative to the objective at the start."""
+SMOOTH_WIDTHS = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)
+"""Widths of the smooth maxima of ends that models of many weights minimize in turn."""
+
+
+class _EnoughError(Exception):
+    """Stops a search whose largest end is small enough."""
 
 
 @dataclass
-class InverseHessian:
-    """Inverse of a positive definite matrix from pairs of steps and slope changes.
-
-    Initially it is 1 / scale.
-    """
-
-    scale: float = 1.0
-    pairs: list[tuple[Array, Array, float]] = field(default_factory=list)
-
-    def inverse(self, columns: Array) -> Array:
-        """Return the inverse (D, k) times each of the columns (D, k), by the L-BFGS recursion."""
-        total, parts = columns.copy(), list[Array]()
-        for s, y, product in reversed(self.pairs):
-            parts.append(s @ total / product)
-            total -= np.multiply.outer(y, parts[-1])
-        total /= self.scale
-        for (s, y, product), part in zip(self.pairs, reversed(parts), strict=True):
-            total += np.multiply.outer(s, part - y @ total / product)
-        return total
-
-    def learn(self, step: Array, change: Array, bent: Array) -> None:
-        """Add a slope change along a step, damped towards `bent`, the matrix times the step."""
-        own, seen = float(step @ bent), float(step @ change)
-        if not own > 0:
-            return
-        if seen < 0.2 * own:
-            part = 0.8 * own / (own - seen)
-            change = part * change + (1 - part) * bent
-        product = float(step @ change)
-        if product > 0 and np.isfinite(change).all():
-            self.pairs = [*self.pairs[1 - MAX_CURVATURE_PAIRS :], (step, change, product)]
-
-
-@dataclass(frozen=True)
-class SqpStep:
-    """A step (D,), multipliers (m,) of the ends, curvature times step, and predicted decrease."""
-
-    move: Array
-    multipliers: Array
-    bent: Array
-    decrease: float
-
-
-@dataclass(frozen=True)
-class LocalModel:
-    """The quadratic model at a point: slopes (D,) of f, ends (m,) and their slopes (m, D)."""
-
-    gradient: Array
-    ends: Array
-    jacobian: Array
-    curvature: InverseHessian
-
-    def step(self, price: float, ends: Array | None = None) -> SqpStep:
-        """Minimize the model with a penalty `price` on the largest of its ends, or of `ends`."""
-        columns = np.column_stack([self.gradient, self.jacobian.T])
-        inverse = self.curvature.inverse(columns)
-        quadratic = self.jacobian @ inverse[:, 1:]
-        quadratic = (quadratic + quadratic.T) / 2
-        slope = (self.ends if ends is None else ends) - self.jacobian @ inverse[:, 0]
-        size = len(slope)
-        start = np.zeros(size)
-        start[np.argmin(price * np.diag(quadratic) / 2 - slope)] = price
-        positive = np.zeros(size), np.full(size, np.inf)
-        multipliers = minimize_quadratic(quadratic, slope, positive, start, fixed_sum=True)
-        move = -(inverse[:, 0] + inverse[:, 1:] @ multipliers)
-        bent = -(self.gradient + self.jacobian.T @ multipliers)
-        after = float((self.ends + self.jacobian @ move).max())
-        lower = price * (float(self.ends.max()) - after)
-        decrease = lower - float(self.gradient @ move) - float(bent @ move) / 2
-        return SqpStep(move, multipliers, bent, decrease)
-
-
-@dataclass
-class SqpOptimizer:
+class CandidateSearch:
     """Minimizes the objective under the ends, or only the largest end (`worst_only`).
+
+    The largest end above 0 has a price, which increases until the last point passes (an exact
+    penalty: Nocedal, Wright: Numerical Optimization, 2nd ed., 18.5).
 
     Attributes
     ----------
     enough
         With `worst_only`: the largest end at which to stop.
     exact
-        Predicted relative decrease at which to stop at a point that passes.
+        Relative decrease at which to stop.
     """
 
     selection: CandidateSelection
@@ -249,130 +183,102 @@ class SqpOptimizer:
     worst_only: bool = False
     enough: float = -np.inf
     exact: float = MIN_DECREASE
-    price: float = 1.0
+    last: CandidatePoint = field(init=False)
+    """The point that was evaluated last."""
 
-    def run(
-        self, start: CandidatePoint, steps: int = MAX_SQP_STEPS
-    ) -> tuple[CandidatePoint, Array]:
+    def run(self, start: CandidatePoint, steps: int = MAX_STEPS) -> tuple[CandidatePoint, Array]:
         """Return the last point, and the multipliers (P,) of the ends there."""
-        point, multipliers = start, np.zeros(len(start.upper))
-        curvature: InverseHessian | None = None
-        merits = list[tuple[float, float]]()
-        self.price = 1.0 if self.worst_only else max(abs(point.objective), MIN_SCALE)
-        highest = MAX_PRICE * self.price
-        for _ in range(steps):
-            if not np.isfinite(self._merit(point)) or point.worst <= self.enough:
-                break
-            finite = np.isfinite(point.upper)
-            gradient, jacobian = self._slopes(point, finite)
-            if not (np.isfinite(gradient).all() and np.isfinite(jacobian).all()):
-                break
-            curvature = curvature or self._first_curvature(point, jacobian)
-            model = LocalModel(gradient, self._ends(point, finite), jacobian, curvature)
-            step = self._priced_step(model, point)
-            multipliers = np.zeros(len(finite))
-            multipliers[finite] = step.multipliers[: finite.sum()]
-            if not step.decrease > self._least_decrease(point) or self.price > highest:
-                break
-            ahead = self._search(point, model, step, finite)
-            if ahead is None:
-                break
-            new_point, taken, bent = ahead
-            slopes, ends = self._slopes(new_point, finite)
-            change = slopes + ends.T @ taken.multipliers + taken.bent
-            curvature.learn(new_point.v - point.v, change, bent)
-            point = new_point
-            self.track.step(point)
-            merits.append((self.price, self._merit(point)))
-            if self._is_slow(merits[-MAX_SLOW_STEPS - 1 :], point):
-                break
-        return point, multipliers
+        self.last, finite = start, np.isfinite(start.upper)
+        multipliers = np.zeros(len(finite))
+        if not finite.any() or start.worst <= self.enough:
+            return start, multipliers
+        size = abs(start.worst if self.worst_only else start.objective)
+        size = min(max(size, MIN_SCALE), LARGEST)
+        wide = len(start.v) > MAX_DENSE_WEIGHTS
+        search = self._search_smoothed if wide else self._search_sequentially
+        prices = [1.0] if self.worst_only else [price * size for price in PRICES]
+        with contextlib.suppress(_EnoughError):
+            for price in prices:
+                search(finite, price, self.exact * size, steps)
+                if self.last.passes:
+                    break
+        near = finite & (self.last.upper > -MAX_ACTIVE_DISTANCE)
+        if near.any() and not self.worst_only:
+            slopes = self._jacobian(self.last.v, near)
+            multipliers[near], _ = nnls(slopes.T, -self._gradient(self.last.v))
+        return self.last, multipliers
 
-    def _is_slow(self, merits: list[tuple[float, float]], point: CandidatePoint) -> bool:
-        """Return whether steps at one penalty hardly decrease, although they predict more."""
-        prices, values = zip(*merits, strict=True)
-        if len(merits) <= MAX_SLOW_STEPS or len(set(prices)) > 1:
-            return False
-        least = self.exact * self._size(point)
-        return bool(values[0] - values[-1] < MAX_SLOW_STEPS * SLOW_DECREASE_FACTOR * least)
+    def _search_sequentially(self, finite: Mask, price: float, exact: float, steps: int) -> None:
+        """Minimize over coordinates and a number that is at least every end, by SLSQP."""
+        scale = 1.0
+        if self.worst_only:  # the first step has length 1
+            steepest = self._jacobian(self.last.v, finite)[self._ends(self.last.v, finite).argmax()]
+            scale = 1 / max(float(np.linalg.norm(steepest)), 1e-12)
+        margin, lowest = scale * (MARGIN + exact), None if self.worst_only else 0.0
 
-    def _slopes(self, point: CandidatePoint, finite: Mask) -> tuple[Array, Array]:
-        """Return slopes of the objective, and of the finite ends and the constant end 0."""
-        jacobian = self.selection.jacobian(point)[finite]
+        def room(x: Array) -> Array:
+            return np.asarray(x[-1] - margin - scale * self._ends(x[:-1], finite))
+
+        def slopes(x: Array) -> Array:
+            jacobian = self._jacobian(x[:-1], finite)
+            return np.column_stack([-scale * jacobian, np.ones(len(jacobian))])
+
+        above = max(-float(room(np.append(self.last.v, 0.0)).min()), lowest or -np.inf)
+        found = minimize(
+            lambda x: self._objective(x[:-1]) + price * x[-1],
+            np.append(self.last.v, above),
+            jac=lambda x: np.append(self._gradient(x[:-1]), price),
+            method="SLSQP",
+            bounds=[*[(None, None)] * len(self.last.v), (lowest, None)],
+            constraints={"type": "ineq", "fun": room, "jac": slopes},
+            callback=lambda x: self._step(x[:-1]),
+            options={"maxiter": steps, "ftol": scale * exact},
+        )
+        self._at(found.x[:-1])
+
+    def _search_smoothed(self, finite: Mask, price: float, exact: float, steps: int) -> None:
+        """Minimize with smooth maxima of the ends (and 0), which become sharper, by L-BFGS."""
+        others = np.zeros(0 if self.worst_only else 1)
+
+        def penalized(v: Array, width: float) -> tuple[float, Array]:
+            ends = np.append(self._ends(v, finite), others) / width
+            weights = softmax(ends)[: finite.sum()]
+            slopes = self._gradient(v) + price * self._jacobian(v, finite).T @ weights
+            return self._objective(v) + price * width * float(logsumexp(ends)), slopes
+
+        options = {"maxiter": steps, "ftol": exact / LARGEST}
+        how = {"jac": True, "callback": self._step, "options": options}
+        for width in SMOOTH_WIDTHS:
+            self._at(minimize(penalized, self.last.v, width, "L-BFGS-B", **how).x)
+
+    def _objective(self, v: Array) -> float:
+        return 0.0 if self.worst_only else min(self._at(v).objective, LARGEST)
+
+    def _gradient(self, v: Array) -> Array:
         if self.worst_only:
-            return np.zeros(jacobian.shape[1]), jacobian
-        nothing = np.zeros((1, jacobian.shape[1]))
-        return self.selection.gradient(point), np.vstack([jacobian, nothing])
+            return np.zeros(len(v))
+        return np.nan_to_num(self.selection.gradient(self._at(v)))
 
-    def _ends(self, point: CandidatePoint, finite: Mask) -> Array:
-        ends = point.upper[finite] + SQP_MARGIN
-        return ends if self.worst_only else np.append(ends, 0.0)
+    def _ends(self, v: Array, finite: Mask) -> Array:
+        return np.nan_to_num(self._at(v).upper[finite], posinf=LARGEST)
 
-    def _first_curvature(self, point: CandidatePoint, jacobian: Array) -> InverseHessian:
-        """Return the initial curvature.
+    def _jacobian(self, v: Array, finite: Mask) -> Array:
+        return np.nan_to_num(self.selection.jacobian(self._at(v))[finite])
 
-        It is 1 for the objective in whitened coordinates; for the largest end it makes the first
-        step have length 1.
-        """
-        if not self.worst_only:
-            return InverseHessian()
-        finite = point.upper[np.isfinite(point.upper)]
-        return InverseHessian(max(float(np.linalg.norm(jacobian[np.argmax(finite)])), 1e-12))
+    def _at(self, v: Array) -> CandidatePoint:
+        if not np.array_equal(v, self.last.v):
+            self.last = self.selection.at(v.copy())
+            self.track.update(self.last)
+        return self.last
 
-    def _priced_step(self, model: LocalModel, point: CandidatePoint) -> SqpStep:
-        """Return a step with a penalty high enough to satisfy the linearized ends, if possible."""
-        step = model.step(self.price)
-        while not self.worst_only and step.multipliers[-1] <= self.price / 10:
-            if self.price > MAX_PRICE * max(abs(point.objective), MIN_SCALE):
-                break
-            self.price *= 10
-            step = model.step(self.price)
-        return step
-
-    def _least_decrease(self, point: CandidatePoint) -> float:
-        """Return the predicted decrease at which to stop.
-
-        Until a point passes, it is less than what the margin costs.
-        """
-        exact = self.exact if self.worst_only or point.passes else MIN_DECREASE
-        return exact * self._size(point)
-
-    def _size(self, point: CandidatePoint) -> float:
-        return max(abs(point.worst if self.worst_only else point.objective), MIN_SCALE)
-
-    def _merit(self, point: CandidatePoint) -> float:
-        worst = point.worst + SQP_MARGIN
-        if self.worst_only:
-            return self.price * worst
-        return self.price * max(worst, 0.0) + point.objective
-
-    def _search(
-        self, point: CandidatePoint, model: LocalModel, step: SqpStep, finite: Mask
-    ) -> tuple[CandidatePoint, SqpStep, Array] | None:
-        """Return a point of smaller merit, the step to it, and curvature times distance; or None.
-
-        If the whole step is too long, the ends are curved. Then the step with the second-order
-        correction is the end of an arc that starts along the step (Mayne, Polak 1982), and the line
-        search follows the arc.
-        """
-        merit, length, taken = self._merit(point), 1.0, step
-        while length > MIN_STEP_SHARE:
-            bend = length**2 * (taken.move - step.move)
-            ahead = self.selection.at(point.v + length * step.move + bend)
-            self.track.update(ahead)
-            if self._merit(ahead) <= merit - ARMIJO_SHARE * length * step.decrease:
-                bent = length * step.bent + length**2 * (taken.bent - step.bent)
-                return ahead, taken, bent
-            if length == 1.0 and taken is step and np.isfinite(ahead.upper).all():
-                curved = self._ends(ahead, finite) - model.jacobian @ step.move
-                taken = model.step(self.price, curved)
-            else:
-                length /= 2
-        return None
+    def _step(self, v: Array) -> None:
+        self.track.step(self._at(v))
+        if self.last.worst <= self.enough:
+            raise _EnoughError
 
 
-BOUND_TOLERANCE = 1e-6
-"""Predicted relative decrease of the largest bound at which to stop; few digits are reported."""
+BOUND_TOLERANCE = 1e-7
+"""Relative decrease of the largest bound at which to stop; few digits are reported."""
 MAX_BOUND_STEPS = 100
 
 
@@ -384,5 +290,5 @@ def minimize_worst_bound(
     exact: float = BOUND_TOLERANCE,
 ) -> CandidatePoint:
     """Minimize the largest predicted bound from a start, stopping once it is at most `enough`."""
-    search = SqpOptimizer(selection, track, worst_only=True, enough=enough, exact=exact)
+    search = CandidateSearch(selection, track, worst_only=True, enough=enough, exact=exact)
     return search.run(start, MAX_BOUND_STEPS)[0]

@@ -32,9 +32,9 @@ from ratecli.solvers.seldonian.scores import (
 from ratecli.solvers.seldonian.selection import (
     MIN_DECREASE,
     CandidatePoint,
+    CandidateSearch,
     CandidateSelection,
     CandidateTracker,
-    SqpOptimizer,
     minimize_worst_bound,
     shortfall_reason,
 )
@@ -127,7 +127,7 @@ def evolve(
 
 
 ROW_TOLERANCE = 1e-5
-"""Predicted decrease worth another step, relative to the weight of a row in the objective."""
+"""Decrease worth another step, relative to the weight of a row in the objective."""
 CURVATURE_SCORE_CAP = 4.0
 """Scores are clipped to this range for curvatures: those of confidently classified rows vanish, and
 directions could have none.
@@ -197,7 +197,7 @@ def select_candidate(
         if options.optimizer == "cma":
             return evolve(selection, track, start, options.iterations, seed)
         exact = max(MIN_DECREASE, ROW_TOLERANCE / selection.design.X.shape[0])
-        return SqpOptimizer(selection, track, exact=exact).run(start, options.iterations)[1]
+        return CandidateSearch(selection, track, exact=exact).run(start, options.iterations)[1]
 
     optimum = selection.at(np.zeros(selection.design.width))
     track.step(optimum)

@@ -79,8 +79,8 @@ class Seldonian(Solver):
         0.9}`: a margin with which the test is passed with that probability, given the sampling
         errors of both samples. Default: the `aim` of the safety test, or else 0.9.
     optimizer
-        Optimizer for randomized models and for numbers. `sequential`: quadratic programs with exact
-        slopes. `lagrangian`: descent on weights and ascent on multipliers, as in the toolkit.
+        Optimizer for randomized models and for numbers. `sequential`: quadratic programs (SciPy's
+        SLSQP). `lagrangian`: descent on weights and ascent on multipliers, as in the toolkit.
         `cma`: derivative-free search with a barrier.
     iterations
         Maximum number of steps of the optimizer; `lagrangian` always takes all of them, the others
