@@ -15,23 +15,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from ratecli.config.base import (
-    ColumnName,
-    ColumnNames,
-    NameText,
-    NumberRange,
-    RuleText,
-    ScalarValue,
-    SeedNumber,
-    Spec,
-    StrictFlag,
-    exact_number,
-    not_null,
-    type_error,
-    validate_each,
-    validate_rule,
-    value_error,
-)
+from ratecli.config import base
 from ratecli.errors import Diagnostic
 from ratecli.rates.syntax import SPLITS
 
@@ -51,9 +35,9 @@ EXCLUSIVE_SPLIT_KEYS = {
 }
 """Keys that cannot be combined with each way of splitting."""
 DATASET_KINDS = {"source": "a registered source", "path": "your own table"}
-FRACTION_RANGE = NumberRange(0, 1, names=False)
-CHANCE_RANGE = NumberRange(0, 1, above=True, below=True, names=False)
-RESAMPLE_RANGE = NumberRange(0, 1000, above=True)
+FRACTION_RANGE = base.NumberRange(0, 1, names=False)
+CHANCE_RANGE = base.NumberRange(0, 1, above=True, below=True, names=False)
+RESAMPLE_RANGE = base.NumberRange(0, 1000, above=True)
 """Ratio of sampled to available rows; more is assumed to be a typo."""
 
 
@@ -62,10 +46,10 @@ def _validate_range(value: object, what: str = "label") -> object:
     ends = value if isinstance(value, list | tuple) else ()
     wrong = any(isinstance(end, bool) or not isinstance(end, int | float | None) for end in ends)
     if len(ends) != 2 or wrong:
-        raise type_error("two numbers, or null for none", value, hint)
+        raise base.type_error("two numbers, or null for none", value, hint)
     low, high = ends
     if low is not None and high is not None and not low < high:
-        raise value_error("two increasing numbers", f"{low} and {high}", hint)
+        raise base.value_error("two increasing numbers", f"{low} and {high}", hint)
     return value
 
 
@@ -76,9 +60,9 @@ def _validate_outcome_range(value: object) -> object:
 def _validate_group(value: object) -> object:
     """Return a condition, or a mapping of data sets to conditions."""
     if isinstance(value, dict):
-        validate_each(value.items(), validate_rule)
+        base.validate_each(value.items(), base.validate_rule)
     else:
-        validate_rule(value)
+        base.validate_rule(value)
     return value
 
 
@@ -86,29 +70,33 @@ def _validate_scores(value: object) -> object:
     """Return the names of columns, or a mapping of names to files."""
     if not isinstance(value, list | tuple | dict) or not value:
         wanted = "a list of columns or a mapping of names to files"
-        raise type_error(wanted, value, "write [COLUMN] or {NAME: FILE}")
-    validate_each(value.items() if isinstance(value, dict) else enumerate(value), _validate_name)
+        raise base.type_error(wanted, value, "write [COLUMN] or {NAME: FILE}")
+    base.validate_each(
+        value.items() if isinstance(value, dict) else enumerate(value), _validate_name
+    )
     return value if isinstance(value, dict) else list(value)
 
 
 def _validate_name(value: object) -> object:
     if not isinstance(value, str) or not value:
-        raise type_error("the name of a column or file", value)
+        raise base.type_error("the name of a column or file", value)
     return value
 
 
 GroupCondition = Annotated[
     str | dict[str, str],
-    PlainValidator(_validate_group, json_schema_input_type=RuleText | dict[str, RuleText]),
+    PlainValidator(
+        _validate_group, json_schema_input_type=base.RuleText | dict[str, base.RuleText]
+    ),
 ]
-_SCORES = ColumnNames | Annotated[dict[ColumnName, ColumnName], Field(min_length=1)]
+_SCORES = base.ColumnNames | Annotated[dict[base.ColumnName, base.ColumnName], Field(min_length=1)]
 ScoreSources = Annotated[
     list[str] | dict[str, str],
     PlainValidator(_validate_scores, json_schema_input_type=_SCORES),
 ]
 FractionField = Annotated[float | str, FRACTION_RANGE]
 ResampleShare = Annotated[float | str, RESAMPLE_RANGE]
-OptionalResample = Annotated[ResampleShare | None, not_null(ResampleShare)]
+OptionalResample = Annotated[ResampleShare | None, base.not_null(ResampleShare)]
 RangeEnd = Annotated[float, Strict()] | None
 LabelRange = Annotated[tuple[RangeEnd, RangeEnd], BeforeValidator(_validate_range)]
 Chance = Annotated[float, Field(gt=0, lt=1)]
@@ -118,10 +106,10 @@ ModelChoice = Annotated[Any, WithJsonSchema({"anyOf": [{"type": "string"}, {"typ
 Sha256Text = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-fA-F]{64}$")]
 
 
-class SplitSpec(Spec):
+class SplitSpec(base.Spec):
     """How rows are divided into train, validation and test."""
 
-    official: StrictFlag | None = None
+    official: base.StrictFlag | None = None
     """Use the source's own split (default if it has one)."""
     train: FractionField | None = None
     """Fraction of rows to train on."""
@@ -129,15 +117,15 @@ class SplitSpec(Spec):
     """Fraction of rows to tune on; with an official split, of its training rows."""
     test: FractionField | None = None
     """Fraction of rows to test on."""
-    stratify: ColumnNames | None = None
+    stratify: base.ColumnNames | None = None
     """Columns whose values have the same shares in every part."""
-    by: ColumnName | None = None
+    by: base.ColumnName | None = None
     """A column that contains train, validation or test for each row."""
-    order: ColumnName | None = None
+    order: base.ColumnName | None = None
     """A column of dates or numbers: rows with the largest values are the test set, those before
     them the validation set. Rows with equal values are in the same part.
     """
-    seed: SeedNumber | None = None
+    seed: base.SeedNumber | None = None
     """Seed of one split for all seeds of the experiment."""
 
     @property
@@ -150,7 +138,7 @@ class SplitSpec(Spec):
         for key in EXCLUSIVE_SPLIT_KEYS.get(chosen, ()):
             if getattr(self, key):
                 yield _conflict(key, chosen, f"keep '{key}' or '{chosen}'")
-        shares = {part: exact_number(getattr(self, part)) for part in DATASET_PARTS}
+        shares = {part: base.exact_number(getattr(self, part)) for part in DATASET_PARTS}
         known = [share for share in shares.values() if share is not None]
         whole = len(known) == len(DATASET_PARTS) and sum(known) != 1
         no_training_rows = shares["train"] == 0 or (shares["train"] is None and sum(known) == 1)
@@ -162,7 +150,7 @@ class SplitSpec(Spec):
 DEFAULT_SPLIT = SplitSpec()
 
 
-class EstimatedPropensity(Spec):
+class EstimatedPropensity(base.Spec):
     """A propensity that is estimated."""
 
     estimate: ModelChoice
@@ -174,7 +162,7 @@ class EstimatedPropensity(Spec):
 KERNEL_FEATURES = "features: {kernel: ...}"
 
 
-class KernelSpec(Spec):
+class KernelSpec(base.Spec):
     """Features of a kernel of the encoded columns, drawn at random with the trial's seed."""
 
     kernel: Literal["rbf"]
@@ -185,7 +173,7 @@ class KernelSpec(Spec):
     """Inverse squared width of the kernel; by default 1 / (number of encoded columns * variance of
     their values), on training rows.
     """
-    columns: ColumnNames | None = None
+    columns: base.ColumnNames | None = None
     """The columns; by default all but label, weight and drop."""
 
 
@@ -193,62 +181,62 @@ def _validate_features(value: object) -> object:
     if isinstance(value, dict):
         return KernelSpec.model_validate(value)
     if not isinstance(value, list | tuple) or not value:
-        raise type_error("a list of columns, or {kernel: rbf, ...}", value, "write [COLUMN]")
-    validate_each(enumerate(value), _validate_name)
+        raise base.type_error("a list of columns, or {kernel: rbf, ...}", value, "write [COLUMN]")
+    base.validate_each(enumerate(value), _validate_name)
     return tuple(value)
 
 
 def _validate_propensity(value: object) -> object:
     if isinstance(value, dict):
         return EstimatedPropensity.model_validate(value)
-    if exact_number(value) is not None and not isinstance(value, str):
+    if base.exact_number(value) is not None and not isinstance(value, str):
         return CHANCE_RANGE.validate(value)
     if not isinstance(value, str) or not value:
-        raise type_error("a column, a number, or {estimate: CLASSIFIER}", value)
+        raise base.type_error("a column, a number, or {estimate: CLASSIFIER}", value)
     return value
 
 
 def _validate_outcomes(value: object) -> object:
     if not isinstance(value, list | tuple | dict) or not value:
         wanted = "a list of columns, or a mapping of columns to their smallest and largest value"
-        raise type_error(wanted, value, "write [COLUMN] or {COLUMN: [0, 1]}")
+        raise base.type_error(wanted, value, "write [COLUMN] or {COLUMN: [0, 1]}")
     if isinstance(value, dict):
-        validate_each(value.items(), _validate_outcome_range)
+        base.validate_each(value.items(), _validate_outcome_range)
         return value
-    validate_each(enumerate(value), _validate_name)
+    base.validate_each(enumerate(value), _validate_name)
     return dict.fromkeys(value, (None, None))
 
 
-class LoggedSpec(Spec):
+class LoggedSpec(base.Spec):
     """Logged decisions with their outcomes, for rates such as `value(profit)`."""
 
-    action: ColumnName
+    action: base.ColumnName
     """The column of actions: 1 and 0, or yes and no."""
     propensity: Annotated[
-        ColumnName | Chance | EstimatedPropensity, BeforeValidator(_validate_propensity)
+        base.ColumnName | Chance | EstimatedPropensity, BeforeValidator(_validate_propensity)
     ]
     """The chance with which the log's policy took action 1: a column, a number, or `{estimate:
     CLASSIFIER}`. For episodes, the chance of the action that was taken.
     """
     outcomes: Annotated[
-        dict[NameText, LabelRange],
+        dict[base.NameText, LabelRange],
         Field(
             description="The columns of outcomes, as a list, or with the smallest and largest "
             "possible value of each: `{profit: [-1, 20]}`. Certificates use the range."
         ),
         BeforeValidator(
             _validate_outcomes,
-            json_schema_input_type=dict[NameText, LabelRange]
-            | Annotated[tuple[NameText, ...], Field(min_length=1)],
+            json_schema_input_type=dict[base.NameText, LabelRange]
+            | Annotated[tuple[base.NameText, ...], Field(min_length=1)],
         ),
     ]
     max_weight: Annotated[float, Field(gt=1)] | None = None
     """Larger importance weights count as this one. Values are biased where it has an effect;
     certificates need it unless the propensity is a number.
     """
-    episode: ColumnName | None = None
+    episode: base.ColumnName | None = None
     """The column that names the episode of a row, if rows are steps."""
-    step: ColumnName | None = None
+    step: base.ColumnName | None = None
     """The column of numbers that order the steps of an episode."""
     discount: Annotated[float, Field(gt=0, le=1)] | None = None
     """Factor of an outcome for each step before it; by default 1."""
@@ -315,20 +303,20 @@ class LoggedSpec(Spec):
             yield Diagnostic("E104", message, "name a column", loc=("propensity",), key=True)
 
 
-class DatasetSpec(Spec):
+class DatasetSpec(base.Spec):
     """A data set: a registered source by its name, or a table by its path."""
 
-    source: ColumnName | None = None
+    source: base.ColumnName | None = None
     """A registered source; `ratecli ls datasets` lists them."""
-    path: ColumnName | None = None
+    path: base.ColumnName | None = None
     """Your own table, relative to the folder of this file."""
-    preparation: ColumnName | None = None
+    preparation: base.ColumnName | None = None
     """Which of the source's preparations to use."""
     rows: Annotated[int, Strict(), Field(ge=1)] | None = None
     """How many rows to generate (generated sources)."""
-    seed: SeedNumber | None = None
+    seed: base.SeedNumber | None = None
     """Seed of the generated rows (generated sources)."""
-    vectors: ColumnName | None = None
+    vectors: base.ColumnName | None = None
     """A file of word vectors, relative to the folder of this file (text sources)."""
     format: Literal["csv", "parquet"] | None = None
     """The table's format; by default taken from the path's ending."""
@@ -340,34 +328,36 @@ class DatasetSpec(Spec):
     """The sign between the thousands of numbers in text; by default there is none. A space stands
     for all kinds of spaces.
     """
-    encoding: ColumnName | None = None
+    encoding: base.ColumnName | None = None
     """The encoding of a CSV file, such as utf-16, cp1252 or latin-1; by default utf-8."""
-    stream: StrictFlag | None = None
+    stream: base.StrictFlag | None = None
     """Read a table larger than memory piece by piece: a file, or a folder of files. `unconstrained`
     and `three_player` train on it.
     """
     sha256: Sha256Text | None = None
     """The file must have this SHA-256."""
-    label: ColumnName | None = None
+    label: base.ColumnName | None = None
     """The label's column; without it, all rows count as unlabelled. In all columns, a value is
     missing if it is empty, `?`, `NA`, `N/A`, `#N/A`, `<NA>`, `NaN`, `NaT` or `null` (in upper or
     lower case), or `None`.
     """
-    positive: ScalarValue | None = None
+    positive: base.ScalarValue | None = None
     """The label's value that counts as positive."""
     target: Literal["classes", "number"] | None = None
     """Whether the label is one of two classes (default) or a number, for mse and mean_error."""
     label_range: LabelRange | None = None
     """Smallest and largest possible label (null if unknown), for safety tests of target: number."""
-    features: Annotated[ColumnNames | KernelSpec | None, BeforeValidator(_validate_features)] = None
+    features: Annotated[
+        base.ColumnNames | KernelSpec | None, BeforeValidator(_validate_features)
+    ] = None
     """Columns the classifier sees; by default all but label, weight and drop. `{kernel: rbf,
     components: 500}` gives linear models features of a kernel of them.
     """
-    drop: ColumnNames | None = None
+    drop: base.ColumnNames | None = None
     """Columns that are not features; slices can use them."""
-    weight: ColumnName | None = None
+    weight: base.ColumnName | None = None
     """The column of row weights."""
-    categorical: ColumnNames | None = None
+    categorical: base.ColumnNames | None = None
     """Number columns to read as categories."""
     missing: Literal["error", "mean"] | None = None
     """How to treat missing numbers of features: as an error (default), or as the mean of the
@@ -380,7 +370,7 @@ class DatasetSpec(Spec):
     with a numeric column `level` from 0 for slices and a bias of its own.
     """
 
-    scores: Annotated[ScoreSources | None, not_null(ScoreSources)] = None
+    scores: Annotated[ScoreSources | None, base.not_null(ScoreSources)] = None
     """Scores of existing models, for `model: {score: NAME}`: columns of the table, which are then
     no features, or by name files with a number for each row, or stored models of other libraries,
     evaluated on the table.

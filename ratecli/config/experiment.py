@@ -12,24 +12,7 @@ from typing import Annotated, Any, TypeVar
 from annotated_types import MaxLen, MinLen
 from pydantic import BeforeValidator, Field, ValidationError
 
-from ratecli.config.base import (
-    FAILURE_RATE,
-    SOLUTION_RATE,
-    ColumnName,
-    NameText,
-    RuleText,
-    SeedNumber,
-    SlugText,
-    Spec,
-    StrictText,
-    any_of,
-    diagnostics_of,
-    is_scalar,
-    matching,
-    quote_value,
-    type_error,
-    value_error,
-)
+from ratecli.config import base
 from ratecli.config.dataset import DatasetSpec, GroupCondition, OptionalResample
 from ratecli.config.document import Document
 from ratecli.config.report import Expectation, ReportSpec
@@ -57,7 +40,7 @@ MAX_BINS = 29
 MAX_TRIALS = 100_000
 """Limit on the number of trials; all of them are planned before the first one runs."""
 ALWAYS_MEASURED = dict.fromkeys(
-    ("objective", SOLUTION_RATE, FAILURE_RATE), "measured in every experiment"
+    ("objective", base.SOLUTION_RATE, base.FAILURE_RATE), "measured in every experiment"
 )
 RESULT_COLUMNS = dict.fromkeys(
     ("algorithm", "variant", "seed", "split", "metric", "value"), "a column of the results"
@@ -74,31 +57,32 @@ def _validate_seeds(value: object) -> object:
     listed: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
     if not all(isinstance(each, int) and not isinstance(each, bool) for each in listed):
         wanted = "a whole number or a list of whole numbers"
-        raise type_error(wanted, value, "write 5 or [0, 1, 2]")
+        raise base.type_error(wanted, value, "write 5 or [0, 1, 2]")
     seeds = range(min(value, MAX_SEEDS + 1)) if isinstance(value, int) else listed
     if not 1 <= len(seeds) <= MAX_SEEDS or min(seeds) < 0 or len(set(seeds)) < len(seeds):
         wanted = f"a number from 1 to {MAX_SEEDS}, or a list of different whole numbers"
-        raise value_error(wanted, quote_value(value))
+        raise base.value_error(wanted, base.quote_value(value))
     return tuple(seeds)
 
 
 def validate_penalty(value: Any) -> Any:
     """Return the value of `l2`; raise E103 or E104 unless it is a positive number or like 1/n."""
     hint = "write a number, or 1/n for one over the number of training rows"
-    if not is_scalar(value):
-        raise type_error("a number or a text like 1/n", value, hint)
+    if not base.is_scalar(value):
+        raise base.type_error("a number or a text like 1/n", value, hint)
     if isinstance(value, int | float):
         good = 0 < value < math.inf
     else:
         good = bool(PER_ROW_PATTERN.fullmatch(str(value)))
     if not good:
         # without a penalty, an SVM on separable rows has no minimizer
-        raise value_error("greater than 0 and finite", f"'{value}'", hint)
+        raise base.value_error("greater than 0 and finite", f"'{value}'", hint)
     return value
 
 
 SeedsInput = (
-    Annotated[int, Field(ge=1, le=MAX_SEEDS)] | Annotated[list[SeedNumber], Field(min_length=1)]
+    Annotated[int, Field(ge=1, le=MAX_SEEDS)]
+    | Annotated[list[base.SeedNumber], Field(min_length=1)]
 )
 Seeds = Annotated[
     tuple[int, ...], BeforeValidator(_validate_seeds, json_schema_input_type=SeedsInput)
@@ -109,10 +93,10 @@ def _validate_bins(value: object) -> object:
     hint = "write increasing numbers, as in [30, 45, 60]"
     listed: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
     if any(isinstance(each, bool) or not isinstance(each, int | float) for each in listed):
-        raise type_error("a list of numbers", value, hint)
+        raise base.type_error("a list of numbers", value, hint)
     rising = all(low < high for low, high in itertools.pairwise(listed))
     if not listed or not rising or not all(map(math.isfinite, listed)):
-        raise value_error("a list of increasing numbers", quote_value(value), hint)
+        raise base.value_error("a list of increasing numbers", base.quote_value(value), hint)
     return tuple(map(float, listed))
 
 
@@ -124,29 +108,29 @@ Bins = Annotated[
 Penalty = Annotated[
     float | str,
     BeforeValidator(validate_penalty),
-    any_of({"type": "number", "exclusiveMinimum": 0}, matching(PER_ROW_PATTERN)),
+    base.any_of({"type": "number", "exclusiveMinimum": 0}, base.matching(PER_ROW_PATTERN)),
 ]
 
 
-class Regularization(Spec):
+class Regularization(base.Spec):
     """The penalty on the size of a model's weights."""
 
     l2: Penalty = "1/n"
     """lambda of lambda/2 |w|^2: a number, or a/n with n training rows."""
 
 
-class DeployedSpec(Spec):
+class DeployedSpec(base.Spec):
     """The source of the deployed model's decisions."""
 
-    column: ColumnName | None = None
+    column: base.ColumnName | None = None
     """The column that holds the deployed model's decisions: 0 and 1, yes and no, the words of the
     label, or two words of which `positive` is one.
     """
-    positive: StrictText | None = None
+    positive: base.StrictText | None = None
     """The word for a positive decision in `column`, if it does not have the words of the label."""
-    algorithm: NameText | None = None
+    algorithm: base.NameText | None = None
     """The label of the algorithm whose classifier counts as deployed."""
-    model: ColumnName | None = None
+    model: base.ColumnName | None = None
     """A stored classifier (.npz) of the same features, relative to the folder of this file."""
 
     def conflicts(self) -> Iterable[Diagnostic]:
@@ -157,38 +141,38 @@ class DeployedSpec(Spec):
             yield Diagnostic("E104", message, "leave it out", loc=("positive",), key=True)
 
 
-class Data(Spec):
+class Data(base.Spec):
     """The name of an experiment, and its data sets."""
 
-    name: SlugText
+    name: base.SlugText
     """Name of the results folder: a-z, digits, . _ -"""
-    description: StrictText = ""
+    description: base.StrictText = ""
     """What the experiment shows, for the report."""
-    datasets: Annotated[dict[NameText, DatasetSpec], Field(min_length=1)]
+    datasets: Annotated[dict[base.NameText, DatasetSpec], Field(min_length=1)]
     """Data sets by a name of your choice, for rules such as recall[NAME]. They form one table,
     unless `sweep: {dataset: [...]}` selects them one by one.
     """
 
 
-class Goals(Spec):
+class Goals(base.Spec):
     """What is minimized, required and measured, and the groups that these rules name.
 
     Files, estimators, scorers and filters state their goals in it.
     """
 
-    groups: dict[NameText, GroupCondition] = Field(default_factory=dict)
+    groups: dict[base.NameText, GroupCondition] = Field(default_factory=dict)
     """Named conditions on columns, as in women: sex = Female. Commas mean and; and, or, not and in
     (A, B) can be used; if data sets are swept, optionally one for each by name.
     """
-    bins: dict[ColumnName, Bins] = Field(default_factory=dict)
+    bins: dict[base.ColumnName, Bins] = Field(default_factory=dict)
     """For columns of numbers, the increasing values at which `by=` cuts them, as in age: [30, 45,
     60], where 30 belongs to the second group.
     """
-    objective: RuleText = "error"
+    objective: base.RuleText = "error"
     """What to minimize: rates and arithmetic."""
-    constraints: dict[NameText, RuleText] = Field(default_factory=dict)
+    constraints: dict[base.NameText, base.RuleText] = Field(default_factory=dict)
     """Named rules: comparisons by <= or >=, also chained."""
-    metrics: dict[NameText, RuleText] = Field(default_factory=lambda: {"error": "error"})
+    metrics: dict[base.NameText, base.RuleText] = Field(default_factory=lambda: {"error": "error"})
     """Named expressions to measure on every split."""
 
 
@@ -231,7 +215,7 @@ class Experiment(Goals, Data):
     """How many seeds (5 means 0 to 4), or a list of them."""
     limits: LimitsSpec = Field(default_factory=lambda: LimitsSpec.model_validate({}))
     """Time and memory limits of a trial."""
-    trial_seconds: dict[NameText, TrialSeconds] = Field(default_factory=dict)
+    trial_seconds: dict[base.NameText, TrialSeconds] = Field(default_factory=dict)
     """Mean seconds of a trial of each algorithm, as measured, from which `plan` and `run` estimate
     times; if data sets are swept, optionally one for each by name.
     """
@@ -320,7 +304,7 @@ def _check_names(experiment: Experiment) -> Iterator[Diagnostic]:
         seen: set[str] = set()
         for k, entry in enumerate(getattr(experiment.report, part) or ()):
             if entry.file in seen:
-                message = f"two {part} are written to the file {quote_value(entry.file)}"
+                message = f"two {part} are written to the file {base.quote_value(entry.file)}"
                 loc = ("report", part, k, "file")
                 yield Diagnostic("E106", message, "name another file", loc=loc)
             seen |= {entry.file} - {None}
@@ -396,7 +380,7 @@ def _check_groups(experiment: Experiment) -> Iterator[Diagnostic]:
 def _unknown_dataset(
     loc: Loc, value: object, datasets: Iterable[str], *, key: bool = False
 ) -> Diagnostic:
-    message = f"{quote_value(value)} is not a data set of this file"
+    message = f"{base.quote_value(value)} is not a data set of this file"
     hint = did_you_mean(str(value), datasets, "data sets here")
     return Diagnostic("E104", message, hint, loc=loc, key=key)
 
@@ -410,7 +394,7 @@ def _check_safety_tests(experiment: Experiment) -> Iterator[Diagnostic]:
             yield Diagnostic("E104", message, hint, loc=loc, key=True)
         for name in test.delta if rules and isinstance(test.delta, dict) else ():
             if name not in rules:
-                message = f"no constraint is called {quote_value(name)}"
+                message = f"no constraint is called {base.quote_value(name)}"
                 hint = did_you_mean(name, rules, "constraints")
                 yield Diagnostic("E203", message, hint, loc=(*loc, "delta", name), key=True)
 
@@ -437,7 +421,7 @@ def _check_trial_seconds(experiment: Experiment) -> Iterator[Diagnostic]:
         loc = ("trial_seconds", label)
         if label not in labels:
             hint = did_you_mean(label, labels, "algorithms")
-            message = f"{quote_value(label)} is not an algorithm of this file"
+            message = f"{base.quote_value(label)} is not an algorithm of this file"
             yield Diagnostic("E104", message, hint, loc=loc, key=True)
         for name in seconds if isinstance(seconds, dict) else ():
             if name not in experiment.datasets:
@@ -460,7 +444,7 @@ def load_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Experime
     return read_experiment(document), document
 
 
-S = TypeVar("S", bound=Spec)
+S = TypeVar("S", bound=base.Spec)
 
 
 def read_experiment(document: Document) -> Experiment:
@@ -473,7 +457,7 @@ def read_spec(kind: type[S], document: Document) -> S:
     try:
         return kind.model_validate(document.data)
     except ValidationError as error:
-        placed = map(document.placed, diagnostics_of(error))
+        placed = map(document.placed, base.diagnostics_of(error))
         faults = {(each.place, each.code, each.message): each for each in placed}
         raise FaultError(sorted(faults.values(), key=_file_order)) from None
 

@@ -9,23 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, Strict
 
-from ratecli.config.base import (
-    ColumnName,
-    ColumnNames,
-    NameText,
-    ScalarValue,
-    SeedNumber,
-    SlugText,
-    Spec,
-    StrictFlag,
-    StrictText,
-    any_of,
-    as_tuple,
-    invalid_choice,
-    is_scalar,
-    type_error,
-    value_error,
-)
+from ratecli.config import base
 from ratecli.config.sweep import SweepValue
 from ratecli.errors import Diagnostic, InvalidValueError
 from ratecli.rates.syntax import SplitName
@@ -34,8 +18,8 @@ from ratecli.rates.syntax import SplitName
 def _validate_splits(value: object) -> object:
     """Return one split or several as a tuple; refuse repeated ones, whose panels would be equal."""
     if isinstance(value, list) and any(value.count(each) > 1 for each in value):
-        raise value_error("a list of different splits", value)
-    return as_tuple(value)
+        raise base.value_error("a list of different splits", value)
+    return base.as_tuple(value)
 
 
 _Splits = Annotated[tuple[SplitName, ...], Field(min_length=1)]
@@ -44,36 +28,36 @@ SplitNames = Annotated[
 ]
 """One split, or a list of splits that get separate panels."""
 VariantNames = Annotated[
-    ColumnNames | None,
+    base.ColumnNames | None,
     Field(description="Variants to plot of algorithms that have several; default: all."),
 ]
-LabelNames = Annotated[tuple[NameText, ...], Field(min_length=1)]
+LabelNames = Annotated[tuple[base.NameText, ...], Field(min_length=1)]
 
 
-class TableSpec(Spec):
+class TableSpec(base.Spec):
     """A table of means."""
 
-    rows: ColumnNames
+    rows: base.ColumnNames
     """What identifies a row: algorithm, variant, seed, swept names."""
-    columns: ColumnNames
+    columns: base.ColumnNames
     """What to show: metrics, objective, violation.CONSTRAINT, solution_rate, failure_rate (of any
     constraint), failure_rate.CONSTRAINT.
     """
     split: SplitName = "test"
     """The rows that are measured."""
-    file: SlugText | None = None
+    file: base.SlugText | None = None
     """The file's name, without an ending."""
 
 
 KIND: Any = Field(description="The kind of plot; `ratecli ls plots` lists them.")
 
 
-class BasePlot(Spec):
+class BasePlot(base.Spec):
     """Options of all plots."""
 
-    file: SlugText | None = None
+    file: base.SlugText | None = None
     """The file's name, without an ending."""
-    title: StrictText | None = None
+    title: base.StrictText | None = None
     """The plot's title."""
     algorithms: LabelNames | None = None
     """Labels of the algorithms to plot; default: all."""
@@ -82,7 +66,7 @@ class BasePlot(Spec):
 class BasePaneledPlot(BasePlot):
     """Options of plots that show the whole sweep."""
 
-    by: ColumnName | None = None
+    by: base.ColumnName | None = None
     """A name of the sweep; each of its values gets a panel."""
 
 
@@ -90,18 +74,18 @@ class TradeoffPlot(BasePaneledPlot):
     """One metric against another, with a series for each algorithm and variant."""
 
     kind: Literal["tradeoff"] = KIND
-    x: ColumnName
+    x: base.ColumnName
     """Horizontal axis: a metric, or a name of the sweep with numeric values."""
-    y: ColumnName
+    y: base.ColumnName
     """Vertical axis: a metric."""
     split: SplitNames = ("test",)
     """The rows that are measured; each of several splits gets a panel."""
     variants: VariantNames = None
-    lines: tuple[NameText, ...] = ()
+    lines: tuple[base.NameText, ...] = ()
     """Labels of algorithms to draw as horizontal lines."""
-    diagonal: StrictFlag = False
+    diagonal: base.StrictFlag = False
     """Draw the line y = x: a target that is met exactly."""
-    optimum: StrictFlag = False
+    optimum: base.StrictFlag = False
     """Draw the best possible trade-off, if known for the data set."""
 
 
@@ -117,13 +101,13 @@ class GuaranteePlot(BasePaneledPlot):
     """The cost of a safety test: performance, solution rate and failure rate."""
 
     kind: Literal["guarantee"] = KIND
-    x: ColumnName
+    x: base.ColumnName
     """Horizontal axis: a name of the sweep with numeric values."""
-    y: ColumnName
+    y: base.ColumnName
     """Metric of the first panel, over the trials that returned a classifier."""
     truth: SplitName = "test"
     """The rows on which a classifier satisfies or violates constraints."""
-    constraint: NameText | None = None
+    constraint: base.NameText | None = None
     """The constraint whose failures are counted; default: any."""
     variants: VariantNames = None
 
@@ -131,11 +115,11 @@ class GuaranteePlot(BasePaneledPlot):
 class BaseFilterPlot(BasePlot):
     """Options of plots of filters, which have a panel for each sweep point of each algorithm."""
 
-    variant: ColumnName | None = None
+    variant: base.ColumnName | None = None
     """The variant of an algorithm to show; default: the main one."""
-    column: ColumnName | None = None
+    column: base.ColumnName | None = None
     """The column whose groups are shown; required if goals use several columns."""
-    at: dict[ColumnName, Annotated[tuple[ScalarValue, ...], Field(min_length=1)]] = Field(
+    at: dict[base.ColumnName, Annotated[tuple[base.ScalarValue, ...], Field(min_length=1)]] = Field(
         default_factory=dict
     )
     """Sweep points: names of the sweep with lists of values; default: all."""
@@ -147,7 +131,7 @@ class PosteriorsPlot(BaseFilterPlot):
     kind: Literal["posteriors"] = KIND
     split: SplitName = "train"
     """The rows that are counted."""
-    seed: SeedNumber | None = None
+    seed: base.SeedNumber | None = None
     """The seed whose filter is shown; default: the first."""
 
 
@@ -171,13 +155,13 @@ PLOT_TYPES: dict[str, type[AnyPlot]] = {
 
 
 def _validate_plot(raw: object) -> object:
-    if isinstance(raw, Spec):
+    if isinstance(raw, base.Spec):
         return raw
     if not isinstance(raw, dict):
-        raise type_error("a mapping of keys to values", raw)
+        raise base.type_error("a mapping of keys to values", raw)
     kind = raw.get("kind")
     if "kind" in raw and str(kind) not in PLOT_TYPES:
-        faults = invalid_choice(kind, PLOT_TYPES).faults
+        faults = base.invalid_choice(kind, PLOT_TYPES).faults
         raise InvalidValueError(fault.under("kind") for fault in faults)
     return PLOT_TYPES.get(str(kind), TradeoffPlot).model_validate(raw)
 
@@ -185,7 +169,7 @@ def _validate_plot(raw: object) -> object:
 Plot = Annotated[AnyPlot, BeforeValidator(_validate_plot)]
 
 
-class ReportSpec(Spec):
+class ReportSpec(base.Spec):
     """Tables and plots of the report; all metrics are always stored."""
 
     tables: tuple[TableSpec, ...] = ()
@@ -202,14 +186,14 @@ WITHIN_HELP = "write a number (0.01), a percentage (2%), or ci for ratecli's 95 
 
 
 def _validate_tolerance(value: object) -> object:
-    if not is_scalar(value):
-        raise type_error("a number or a text", value, WITHIN_HELP)
+    if not base.is_scalar(value):
+        raise base.type_error("a number or a text", value, WITHIN_HELP)
     if isinstance(value, str):
         good = value == CONFIDENCE_INTERVAL or bool(PERCENT_PATTERN.fullmatch(value))
     else:
         good = isinstance(value, int | float) and 0 <= value < math.inf
     if not good:
-        raise value_error("a number from 0, a percentage or ci", f"'{value}'", WITHIN_HELP)
+        raise base.value_error("a number from 0, a percentage or ci", f"'{value}'", WITHIN_HELP)
     return value
 
 
@@ -217,26 +201,26 @@ StrictNumber = Annotated[float, Strict()]
 Tolerance = Annotated[
     float | str,
     BeforeValidator(_validate_tolerance),
-    any_of(
+    base.any_of(
         {"type": "number", "minimum": 0},
         {"type": "string", "pattern": rf"^({CONFIDENCE_INTERVAL}|{PERCENT_PATTERN.pattern})$"},
     ),
 ]
 
 
-class Expectation(Spec):
+class Expectation(base.Spec):
     """A number to compare results with; additional keys are swept names."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, ScalarValue] = Field(init=False)
+    __pydantic_extra__: dict[str, base.ScalarValue] = Field(init=False)
 
-    algorithm: NameText
+    algorithm: base.NameText
     """The label of the algorithm."""
-    variant: ColumnName | None = None
+    variant: base.ColumnName | None = None
     """One of its variants; default: all."""
     split: SplitName = "test"
     """The rows that are measured."""
-    metric: ColumnName
+    metric: base.ColumnName
     """What to compare: a metric, objective, violation.CONSTRAINT, solution_rate, failure_rate (of
     any constraint), failure_rate.CONSTRAINT.
     """
@@ -252,7 +236,7 @@ class Expectation(Spec):
     """How far the mean may be from the figure or beyond the bound: a number, a percentage (2%), or
     `ci`, ratecli's 95 % interval.
     """
-    source: StrictText | None = None
+    source: base.StrictText | None = None
     """Source of the figure, such as Table 3."""
 
     @property

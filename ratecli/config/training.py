@@ -24,26 +24,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from ratecli.config.base import (
-    IDENTIFIER_PATTERN,
-    ColumnName,
-    ColumnNames,
-    NameText,
-    NumberRange,
-    RuleText,
-    Spec,
-    StrictFlag,
-    any_of,
-    as_tuple,
-    diagnostics_of,
-    is_scalar,
-    matching,
-    not_null,
-    type_error,
-    unknown_key,
-    validate_each,
-    value_error,
-)
+from ratecli.config import base
 from ratecli.config.sweep import Sweep
 from ratecli.errors import Diagnostic, InvalidValueError
 
@@ -63,7 +44,7 @@ def _validate_seconds(value: object) -> object:
     hint = "write seconds, or a text like 90 s, 10 min or 2 h"
     seconds = _parse_amount(value, SECONDS_PER_UNIT, hint)
     if not 0 < seconds <= MAX_SECONDS:
-        raise value_error("more than 0 and at most 30 days", f"'{value}'", hint)
+        raise base.value_error("more than 0 and at most 30 days", f"'{value}'", hint)
     return seconds
 
 
@@ -72,26 +53,28 @@ def _validate_bytes(value: object) -> object:
     count = _parse_amount(value, BYTES_PER_UNIT, hint)
     if not MIN_MEMORY <= count <= MAX_MEMORY:
         wanted = "from 64 MiB, which Python itself needs, to 1 PiB"
-        raise value_error(wanted, f"'{value}'", hint)
+        raise base.value_error(wanted, f"'{value}'", hint)
     return int(count)
 
 
 def _parse_amount(value: object, units: dict[str, float], hint: str) -> float:
     """Return a number unchanged, or the number in a text times its unit."""
-    if not is_scalar(value):
-        raise type_error("a number or a text", value, hint)
+    if not base.is_scalar(value):
+        raise base.type_error("a number or a text", value, hint)
     if isinstance(value, int | float):
         return float(value)
     found = AMOUNT_PATTERN.fullmatch(str(value))
     if found is None or found[2] not in units:
-        raise value_error(f"a number with one of the units {', '.join(units)}", f"'{value}'", hint)
+        raise base.value_error(
+            f"a number with one of the units {', '.join(units)}", f"'{value}'", hint
+        )
     return float(found[1]) * units[found[2]]
 
 
 def _amount_schema(units: dict[str, float]) -> WithJsonSchema:
     pattern = rf"^[0-9.]+(?:[eE][-+]?[0-9]+)? ?({'|'.join(units)})$"
     number = {"type": "number", "exclusiveMinimum": 0}
-    return any_of(number, {"type": "string", "pattern": pattern})
+    return base.any_of(number, {"type": "string", "pattern": pattern})
 
 
 DurationField = Annotated[
@@ -100,7 +83,7 @@ DurationField = Annotated[
 MemoryField = Annotated[int, BeforeValidator(_validate_bytes), _amount_schema(BYTES_PER_UNIT)]
 
 
-class LimitsSpec(Spec):
+class LimitsSpec(base.Spec):
     """Time and memory limits of a trial. They do not affect results, so they are not in its key."""
 
     time: DurationField | None = None
@@ -119,7 +102,7 @@ class LimitsSpec(Spec):
 def _validate_trial_seconds(value: object) -> object:
     """Return a number above 0, or a mapping of data sets to such numbers."""
     if isinstance(value, dict):
-        validate_each(value.items(), _validate_positive)
+        base.validate_each(value.items(), _validate_positive)
     else:
         _validate_positive(value, " or a mapping of data sets to numbers")
     return value
@@ -127,16 +110,16 @@ def _validate_trial_seconds(value: object) -> object:
 
 def _validate_positive(value: object, other: str = "") -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise type_error(f"a number of seconds{other}", value)
+        raise base.type_error(f"a number of seconds{other}", value)
     if not 0 < value < math.inf:
-        raise value_error("greater than 0 and finite", f"'{value}'")
+        raise base.value_error("greater than 0 and finite", f"'{value}'")
 
 
 _POSITIVE = {"type": "number", "exclusiveMinimum": 0}
 TrialSeconds = Annotated[
     float | dict[str, float],
     BeforeValidator(_validate_trial_seconds),
-    any_of(_POSITIVE, {"type": "object", "additionalProperties": _POSITIVE}),
+    base.any_of(_POSITIVE, {"type": "object", "additionalProperties": _POSITIVE}),
 ]
 """Seconds of a trial: a number, or one for each data set."""
 
@@ -145,15 +128,15 @@ DEFAULT_DELTA = 0.05
 """Delta of constraints that a mapping `delta` does not name."""
 DEFAULT_FRACTION = 0.5
 """Fraction of the training rows that are held out for the safety test."""
-PROBABILITY_RANGE = NumberRange(0, 1, above=True, below=True)
-AIM_RANGE = NumberRange(0.5, 1, below=True)
+PROBABILITY_RANGE = base.NumberRange(0, 1, above=True, below=True)
+AIM_RANGE = base.NumberRange(0.5, 1, below=True)
 """Valid `aim`: 0.5 tightens nothing; 1 would require an infinite margin."""
 
 
 def _validate_delta(value: object) -> object:
     """Return delta: one for all constraints, or a mapping of constraints to deltas."""
     if isinstance(value, dict):
-        validate_each(value.items(), PROBABILITY_RANGE.validate)
+        base.validate_each(value.items(), PROBABILITY_RANGE.validate)
     else:
         PROBABILITY_RANGE.validate(value)
     return value
@@ -166,7 +149,7 @@ DeltaField = Annotated[
 ]
 
 
-class SafetySpec(Spec):
+class SafetySpec(base.Spec):
     """A test of every constraint on held-out rows; a model that fails it is not returned."""
 
     delta: DeltaField = DEFAULT_DELTA
@@ -191,11 +174,11 @@ class SafetySpec(Spec):
     """What is bounded: every rate (leaves), affine combinations of rates (forms), or these for each
     part of a maximum, each at the whole delta (pieces).
     """
-    stratify: ColumnNames | None = None
+    stratify: base.ColumnNames | None = None
     """Columns (or label) with equal shares in the test and in training."""
     order: Literal["shuffled", "positional"] = "shuffled"
     """Which rows to hold out: random ones, or the last ones of the file."""
-    test: StrictFlag = True
+    test: base.StrictFlag = True
     """false holds the rows out without a test: for an algorithm that others are compared with by
     of(...), which must not see the rows of their tests.
     """
@@ -213,7 +196,7 @@ class SafetySpec(Spec):
     """
 
 
-OptionalSafety = Annotated[SafetySpec | None, not_null(SafetySpec)]
+OptionalSafety = Annotated[SafetySpec | None, base.not_null(SafetySpec)]
 
 
 def _validate_own_safety(value: object) -> object:
@@ -223,7 +206,7 @@ def _validate_own_safety(value: object) -> object:
 AlgorithmSafety = Annotated[
     SafetySpec | Literal[False] | None,
     BeforeValidator(_validate_own_safety),
-    not_null(SafetySpec | Literal[False]),
+    base.not_null(SafetySpec | Literal[False]),
 ]
 """The `safety` of an algorithm's entry: keys that override those of the file's test, or no test.
 
@@ -234,7 +217,7 @@ None if the key is absent: the file's test applies. An empty value could mean ei
 FILTER = "filter"
 """Label of the filter's own trials in results."""
 TAKE_CHOICES = ("weights", "sample")
-DISCLOSIVITY_RANGE = NumberRange(0, 1)
+DISCLOSIVITY_RANGE = base.NumberRange(0, 1)
 DEFAULT_FILTER = "balanced_tree"
 LABEL_WORDS = ("name", "label")
 """Keys that are mistaken for `as`."""
@@ -254,7 +237,7 @@ def parse_named_options(
         return raw, {}
     if not isinstance(raw, dict) or not raw:
         hint = "write `name` or `name: {option: value}`"
-        raise type_error("an algorithm's name, or a name with its options", raw, hint)
+        raise base.type_error("an algorithm's name, or a name with its options", raw, hint)
     (name, options), *others = raw.items()
     if others or name in entry_keys:
         message = f"an entry has one algorithm, but this one has {len(raw)} keys"
@@ -264,9 +247,9 @@ def parse_named_options(
         raise InvalidValueError(Diagnostic("E103", message, hint, loc=(place,), key=True))
     if options is not None and not isinstance(options, dict):
         hint = f"write `{name}: {{option: value}}`"
-        raise type_error("a mapping of options to values", options, hint, loc=(name,))
+        raise base.type_error("a mapping of options to values", options, hint, loc=(name,))
     if entry_keys and "name" in (options or {}):
-        raise InvalidValueError(replace(unknown_key((name, "name"), ()), help=LABEL_HINT))
+        raise InvalidValueError(replace(base.unknown_key((name, "name"), ()), help=LABEL_HINT))
     return str(name), options or {}
 
 
@@ -288,23 +271,26 @@ def _own_entry_hint(raw: Mapping[str, Any], entry_keys: Collection[str]) -> str:
 
 
 FilterColumns = Annotated[
-    ColumnNames, BeforeValidator(as_tuple, json_schema_input_type=ColumnName | ColumnNames)
+    base.ColumnNames,
+    BeforeValidator(base.as_tuple, json_schema_input_type=base.ColumnName | base.ColumnNames),
 ]
 FilterAlgorithm = Annotated[
     dict[str, dict[str, Any]],
     PlainValidator(
         lambda raw: dict([parse_named_options(raw)]),
-        json_schema_input_type=ColumnName | dict[str, dict[str, Any] | None],
+        json_schema_input_type=base.ColumnName | dict[str, dict[str, Any] | None],
     ),
 ]
-TakeField = Annotated[NameText, any_of({"enum": list(TAKE_CHOICES)}, matching(IDENTIFIER_PATTERN))]
+TakeField = Annotated[
+    base.NameText, base.any_of({"enum": list(TAKE_CHOICES)}, base.matching(base.IDENTIFIER_PATTERN))
+]
 """One of `TAKE_CHOICES`, or a name of the sweep, which is checked once its values are known."""
 
 
 Disclosivity = Annotated[float | str, DISCLOSIVITY_RANGE]
 
 
-class FilterSpec(Spec):
+class FilterSpec(base.Spec):
     """A filter that balances groups before training.
 
     It keeps rows so that groups have the desired shares, without using the columns that define the
@@ -313,11 +299,11 @@ class FilterSpec(Spec):
 
     balance: FilterColumns | None = None
     """One or several columns whose values get equal shares among the kept rows."""
-    objective: RuleText | None = None
+    objective: base.RuleText | None = None
     """Instead of 'balance', the distance of shares from other targets, to be minimized:
     rms(share[women] - 0.4, share[men] - 0.6).
     """
-    disclosivity: Annotated[Disclosivity | None, not_null(Disclosivity)] = None
+    disclosivity: Annotated[Disclosivity | None, base.not_null(Disclosivity)] = None
     """alpha: the most by which the filter's proxy may change the probability of any value of these
     columns; balanced_tree guarantees it. Default: no bound.
     """
@@ -337,24 +323,24 @@ class FilterSpec(Spec):
         return next(iter(self.algorithm))
 
 
-OptionalFilter = Annotated[FilterSpec | None, not_null(FilterSpec)]
+OptionalFilter = Annotated[FilterSpec | None, base.not_null(FilterSpec)]
 
 
 Holds = Literal["train", "validation", "new_rows"]
 Level = Annotated[float, Strict(), Field(gt=0.5, lt=1)]
 TunedValues = Annotated[
-    dict[NameText, Annotated[tuple[Any, ...], Field(min_length=1)]], Field(min_length=1)
+    dict[base.NameText, Annotated[tuple[Any, ...], Field(min_length=1)]], Field(min_length=1)
 ]
 
 
-class AlgorithmSpec(Spec):
+class AlgorithmSpec(base.Spec):
     """An algorithm with the label of its results and its own sweep; other keys are its options."""
 
     model_config = ConfigDict(extra="allow")
 
-    name: NameText
+    name: base.NameText
     """The algorithm; `ratecli ls algorithms` lists them."""
-    label: NameText = Field(alias="as")
+    label: base.NameText = Field(alias="as")
     """The name of its results; default: the algorithm's."""
     holds: Holds | None = None
     """The rows on which constraints must hold; default: as in the file."""
@@ -364,7 +350,7 @@ class AlgorithmSpec(Spec):
     """Keys that override the file's safety test, a test for this algorithm alone if the file has
     none, or false for no test.
     """
-    filter: StrictFlag = True
+    filter: base.StrictFlag = True
     """false: this algorithm is trained on unfiltered rows."""
     tune: TunedValues | None = None
     """Values to try: of options, of the penalty `l2` of a linear model and of parameters of other
@@ -396,7 +382,7 @@ class AlgorithmSpec(Spec):
                 replace(each, loc=outer, key=bool(outer))
                 if each.loc == ("name",) or not outer
                 else each.under(*outer)
-                for each in diagnostics_of(error)
+                for each in base.diagnostics_of(error)
             ]
             raise InvalidValueError(faults) from None
 
