@@ -1,6 +1,7 @@
 """Stored models of other libraries score a table's rows as their library does."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from skops.io import dump
@@ -224,9 +225,9 @@ def test_the_digest_changes_with_the_model(base):
     assert read.digest != table_digest(options, base)
 
 
-def fault(base: Path, file: str) -> str:
+def fault(base: Path, file: str, **more: Any) -> str:
     with pytest.raises(FaultError) as caught:
-        scores(base, file)
+        scores(base, file, **more)
     (found,) = caught.value.faults
     assert found.loc == ("scores", "s")
     assert found.help
@@ -297,3 +298,73 @@ def test_broken_files_are_one_message(base, file, change):
     (base / file).write_bytes(change(content))
     assert (base / file).read_bytes() != content
     assert fault(base, file).startswith(f"E404 '{file}' has no model that can be evaluated: ")
+
+
+def plain_table(base: Path) -> pd.DataFrame:
+    """Write and return numbers and words without gaps."""
+    rng = np.random.default_rng(0)
+    a, b, word = rng.normal(size=300), rng.integers(5, size=300), rng.choice(["x", "y y"], 300)
+    y = (rng.random(300) < 1 / (1 + np.exp(-a - (word == "x")))).astype(int)
+    rows = pd.DataFrame({"a": a, "b": b, "word": word, "y": y})
+    rows.to_csv(base / "t.csv", index=False)
+    return rows
+
+
+def write_onnx(base: Path, model: Any, inputs: list[tuple[str, str, int]], *, zipmap: bool) -> None:
+    pytest.importorskip("onnxruntime")
+    skl2onnx = pytest.importorskip("skl2onnx")
+    types = skl2onnx.common.data_types
+    named = [
+        (name, getattr(types, f"{kind}TensorType")([None, width])) for name, kind, width in inputs
+    ]
+    options = {id(model): {"zipmap": zipmap}}
+    found = skl2onnx.to_onnx(model, initial_types=named, options=options)
+    (base / "m.onnx").write_bytes(found.SerializeToString())
+
+
+@pytest.mark.parametrize("zipmap", [False, True])
+def test_onnx_with_an_input_for_each_column(base, zipmap):
+    rows = plain_table(base)
+    columns = [(OneHotEncoder(), ["word"]), (StandardScaler(), ["a"]), (StandardScaler(), ["b"])]
+    model = make_pipeline(make_column_transformer(*columns), LogisticRegression())
+    model.fit(rows, rows.y)
+    inputs = [("word", "String", 1), ("b", "Int64", 1), ("a", "Float", 1)]
+    write_onnx(base, model, inputs, zipmap=zipmap)
+    wanted = model.predict_proba(rows)[:, 1]
+    np.testing.assert_allclose(scores(base, "m.onnx"), wanted, rtol=0, atol=1e-6)
+    for name in ("b", "word"):
+        gaps = rows.assign(**{name: rows[name].where(rows.index != 4)})
+        gaps.to_csv(base / "t.csv", index=False)
+        found = fault(base, "m.onnx")
+        assert found.startswith(f"E407 column '{name}' has no value in row 5")
+    rows.drop(columns="a").to_csv(base / "t.csv", index=False)
+    assert fault(base, "m.onnx").startswith("E205 the model needs a column 'a'")
+    rows.assign(a="w").to_csv(base / "t.csv", index=False)
+    assert "it takes numbers in column 'a', which holds text" in fault(base, "m.onnx")
+
+
+def test_onnx_with_one_input_for_all_features(base):
+    rows = plain_table(base)
+    model = LogisticRegression().fit(rows[["b", "a"]].to_numpy(), rows.y)
+    write_onnx(base, model, [("X", "Float", 2)], zipmap=False)
+    wanted = model.predict_proba(rows[["b", "a"]].to_numpy())[:, 1]
+    found = scores(base, "m.onnx", features=["b", "a"])
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
+    assert "it takes 2 columns without names, not 3" in fault(base, "m.onnx")
+
+
+def test_onnx_files_that_are_no_classifiers(base):
+    rows = plain_table(base)
+    model = LogisticRegression().fit(rows[["a", "b"]].to_numpy(), rows.b)
+    write_onnx(base, model, [("X", "Float", 2)], zipmap=False)
+    assert "not the probabilities of two classes" in fault(base, "m.onnx", features=["b", "a"])
+    (base / "m.onnx").write_bytes(b"onnx")
+    assert "E404 'm.onnx' has no model that can be evaluated: it is no ONNX model" in fault(
+        base, "m.onnx"
+    )
+
+
+def test_onnxruntime_is_optional(base, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    (base / "m.onnx").write_bytes(b"onnx")
+    assert fault(base, "m.onnx") == "E202 ONNX models need onnxruntime, which is not installed"
