@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from ratecli.config.dataset import SplitSpec
 from ratecli.datasets.split import (
@@ -34,17 +33,6 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.streaming.store import replace_on_success
 from ratecli.streaming.stream import CELL_DTYPE, row_weights
 from ratecli.streaming.table import StreamedTable, check_splits_rows
-
-
-class _Cells(BaseModel):
-    """The cells of the rows: keys, numbers of rows, total weights and sums of squared weights."""
-
-    model_config = ConfigDict(strict=True)
-    keys: list[int]
-    count: list[float]
-    weight: list[float]
-    square: list[float]
-
 
 CellIndices = NDArray[np.int64]
 
@@ -107,7 +95,7 @@ def _interval_values(cuts: NDArray[np.float64]) -> list[float]:
 
 STRETCH = 2**16
 MAX_CELLS = 2**16
-CELLS_VERSION = 2
+CELLS_VERSION = 3
 
 
 class CellTable:
@@ -155,24 +143,15 @@ class CellTable:
         key += [{name: sorted(cuts) for name, cuts in slices.items()}, spec.stated()]
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
         self.path = table.store.folder / f"cells-{digest}"
-        facts = self.path.with_suffix(".json")
-        try:
-            known = _Cells.model_validate_json(facts.read_text("utf-8"))
-            places = np.unravel_index(np.array(known.keys, dtype=np.int64), self.sizes)
-            complete = self.path.stat().st_size == len(table) * CELL_DTYPE.itemsize
-            complete &= len(known.keys) == len(known.count) == len(known.weight)
-            complete &= len(known.keys) == len(known.square)
-        except (OSError, ValueError, OverflowError):
-            complete = False
-        if not complete:
-            with replace_on_success(self.path) as new, replace_on_success(facts) as text:
-                known = self._write(new)
-                text.write_text(known.model_dump_json(), "utf-8")
-            places = np.unravel_index(np.array(known.keys, dtype=np.int64), self.sizes)
-        *own, part = places
+        facts, size = self.path.with_suffix(".npz"), len(table) * CELL_DTYPE.itemsize
+        if not (facts.exists() and self.path.exists() and self.path.stat().st_size == size):
+            with replace_on_success(facts) as told, replace_on_success(self.path) as new:
+                keys, sums = self._write(new)
+                np.savez(told, keys=keys, sums=sums)
+        with np.load(facts) as known:
+            keys, (self.count, self.weight, square) = known["keys"], known["sums"]
+        *own, part = np.unravel_index(keys, self.sizes)
         self.part = np.array(SPLIT_NAMES, "<U10")[part]
-        self.count, self.weight = np.array(known.count, float), np.array(known.weight, float)
-        square = np.array(known.square, float)
         self.effective = np.divide(self.weight**2, square, out=self.count.copy(), where=square > 0)
         self.label, self.columns = np.full(len(part), np.nan), dict[str, NDArray[Any]]()
         for (name, each), place in zip(self.groupings.items(), own, strict=True):
@@ -200,8 +179,11 @@ class CellTable:
             found[name] = Grouping(table, name, slices.get(name, ()))
         return found
 
-    def _write(self, path: Path) -> _Cells:
-        """Write the cell of each row to a file, and return the description of the cells."""
+    def _write(self, path: Path) -> tuple[CellIndices, NDArray[np.float64]]:
+        """Write the cell of each row to a file.
+
+        Return the keys (C,) of the cells, and (3, C) numbers of rows, weights and squared weights.
+        """
         if np.prod(np.array(self.sizes, dtype=float)) >= 2**62:
             raise self._too_many()
         known: dict[int, int] = {}
@@ -217,11 +199,12 @@ class CellTable:
                 cell.astype(CELL_DTYPE).tofile(file)
                 added = None, weights, weights**2
                 totals += [np.bincount(cell, each, MAX_CELLS) for each in added]
-        count, weight, square = totals[:, : len(known)].tolist()
-        part = np.array(list(known)) % len(SPLIT_NAMES)
-        counts = np.bincount(part, count, len(SPLIT_NAMES)).astype(int).tolist()
+        keys, sums = np.array(list(known)), totals[:, : len(known)]
+        counts = (
+            np.bincount(keys % len(SPLIT_NAMES), sums[0], len(SPLIT_NAMES)).astype(int).tolist()
+        )
         check_parts(dict(zip(SPLIT_NAMES, counts, strict=True)), self.spec, None)
-        return _Cells(keys=list(known), count=count, weight=weight, square=square)
+        return keys, sums
 
     def _stretches(self) -> Iterator[tuple[list[CellIndices], NDArray[np.float64]]]:
         """Yield the indices of all grouping columns, and the weights, `STRETCH` rows at a time."""
