@@ -26,7 +26,7 @@ LANES_OF_PRODUCT = 16
 depend on the other lanes.
 """
 SPARSE_BELOW = 1 / 16
-"""Share of entries that are not 0 above which a product of dense rows is faster."""
+"""Share of entries that are not 0 above which dense rows are faster for many lanes."""
 MAX_LANES = 256
 """Number of lanes whose scores are in memory at once."""
 MAX_DISTINCT_PARTS = 512
@@ -42,14 +42,6 @@ RARE_KIND_ROWS = 64
 """A kind with fewer rows in an average pool is sampled separately."""
 RARE_SAMPLE_ROWS = 2**12
 """Approximate number of rows in the sample of a rare kind."""
-
-
-def in_single_precision(X: Any) -> Features:
-    """Return features (m, d) in single precision, dense if that makes products faster."""
-    if sparse.issparse(X) and X.nnz > SPARSE_BELOW * X.shape[0] * X.shape[1]:
-        X = X.toarray()
-    found: Features = X.astype(np.float32)
-    return found
 
 
 class SharedParts(NamedTuple):
@@ -155,7 +147,10 @@ class KindRows:
         # imports numba, which takes a third of a second; boosted trees do not need it
         from ratecli.solvers.players.lanes import add_parts, add_to_parts, count_and_slope
 
+        X: Any
         X, levels = self.parts or (self.X, ())
+        if sides is None and not levels and sparse.issparse(X):
+            X = X.toarray() if X.nnz > SPARSE_BELOW * X.shape[0] * X.shape[1] else X
         lanes, kinds = W.shape[1], len(self.starts) - 1
         scores = [multiply(X, W) if levels else multiply(X, W[:-1]) + W[-1]]
         for parts in levels:
@@ -199,7 +194,8 @@ def multiply(X: Any, W: Floats32) -> Floats32:
         return np.asarray(X @ W)
     lanes = W.shape[1]
     blocks = -(-lanes // LANES_OF_PRODUCT)
-    padded = np.pad(W, ((0, 0), (0, blocks * LANES_OF_PRODUCT - lanes)))
+    padded = np.zeros((len(W), blocks * LANES_OF_PRODUCT), np.float32)
+    padded[:, :lanes] = W
     found = np.hstack([X @ some for some in np.hsplit(padded, blocks)])
     return np.ascontiguousarray(found[:, :lanes])
 
@@ -234,7 +230,7 @@ class LaneRows:
         kind, key, used = kinds.of[used][order], products[order], used[order]
         new = np.concatenate([[True], (np.diff(key) != 0) | (np.diff(kind) != 0)])
         weight = np.add.reduceat(kinds.weight[used], np.flatnonzero(new)).astype(np.float32)
-        some = in_single_precision(X[kinds.row[used[new]]])
+        some = X[kinds.row[used[new]]].astype(np.float32)
         parts = shared_parts(
             sparse.csc_array(append_columns(some, np.ones((some.shape[0], 1)), np.float32))
         )
@@ -274,7 +270,7 @@ def rows_by_kind(rows: RowBlock, kinds: RowKinds) -> KindRows:
     order = np.argsort(kind, kind="stable")
     kept = rows.some(used[order])
     weight = kept.weight.astype(np.float32)
-    return KindRows(in_single_precision(kept.X), kind_starts(kind[order], kinds), weight)
+    return KindRows(kept.X.astype(np.float32), kind_starts(kind[order], kinds), weight)
 
 
 def _sums_of_blocks(
