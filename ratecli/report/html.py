@@ -24,7 +24,7 @@ from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.plots.group_rates import FILE as GROUP_RATES
 from ratecli.report.plots.tree import MAX_DRAWN
 from ratecli.report.templates import note, render_template, to_yaml
-from ratecli.runner import warnings
+from ratecli.runner.warnings import end_warnings
 from ratecli.solvers.registry import all_algorithms
 
 MAX_WARNINGS = 100
@@ -71,10 +71,7 @@ def collect_warnings(ledger: Ledger) -> list[tuple[str, int, list[str]]]:
     known = all_algorithms()
     planned = [trial for trial in ledger.plan if trial.algorithm in known]
     derived = [
-        *warnings.violation_warnings(planned, ledger.results),
-        *warnings.constant_warnings(planned, ledger.results),
-        *warnings.effective_row_warnings(planned, ledger.results),
-        *warnings.few_kept_warnings(planned, ledger.results),
+        *end_warnings(planned, ledger.results),
         *ex.warn_unmet_expectations(ledger),
     ]
     texts = [text for key in ("warnings", END_WARNINGS_KEY) for text in ledger.meta.get(key) or ()]

@@ -35,12 +35,7 @@ from ratecli.ledger.store import LedgerStore, LedgerWriter, recover_ledger
 from ratecli.render import terminal_safe
 from ratecli.runner.executors import Executor, Hooks
 from ratecli.runner.trial import run_trial
-from ratecli.runner.warnings import (
-    constant_warnings,
-    effective_row_warnings,
-    few_kept_warnings,
-    violation_warnings,
-)
+from ratecli.runner.warnings import end_warnings
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -266,15 +261,15 @@ def _end_warnings(
     prepared: PreparedExperiment, results: Mapping[str, TrialResult]
 ) -> tuple[Diagnostic, ...]:
     """Return the warnings that depend on results."""
-    ended = [trial for trial in prepared.plan.planned if trial.key in results]
+    planned = prepared.plan.planned
     measured = {
-        (trial.label, value.variant): None for trial in ended for value in results[trial.key].values
+        (trial.label, value.variant): None
+        for trial in planned
+        if trial.key in results
+        for value in results[trial.key].values
     }
     return (
-        *violation_warnings(ended, results),
-        *constant_warnings(ended, results),
-        *effective_row_warnings(ended, results),
-        *few_kept_warnings(ended, results),
+        *end_warnings(planned, results),
         *map(prepared.document.placed, check_variants(prepared.experiment, measured)),
     )
 

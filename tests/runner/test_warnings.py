@@ -13,12 +13,7 @@ from ratecli.ledger.records import (
     PlannedTrial,
     TrialResult,
 )
-from ratecli.runner.warnings import (
-    constant_warnings,
-    effective_row_warnings,
-    few_kept_warnings,
-    violation_warnings,
-)
+from ratecli.runner.warnings import end_warnings
 
 
 def result(key, train, test, variant="main"):
@@ -61,7 +56,7 @@ TRAIN_ONLY = TrialResult("b", "ok", values=(MeasuredValue("main", "train", "v", 
 def test_constraints_satisfied_in_training_only_give_a_warning(found, algorithm, expected):
     metrics = {"violation.fair": "v", "error": "e"}
     plan = [PlannedTrial(each.key, "m", algorithm, {}, {}, 0, metrics) for each in found]
-    warnings = violation_warnings(plan, {each.key: each for each in found})
+    warnings = list(end_warnings(plan, {each.key: each for each in found}))
     assert [each.code for each in warnings] == ["W402"] * (expected is not None)
     for each in warnings:
         where = "'m' violates 'fair' on the test set in {} trials that satisfy it on the training"
@@ -94,7 +89,7 @@ def test_models_no_better_than_a_constant_give_a_warning(options, hinted):
     ]
     names = {"objective": "o"}
     plan = [PlannedTrial(r.key, "m", "mixture", options, {}, 0, names) for r in results]
-    found = constant_warnings(plan, {each.key: each for each in results})
+    found = list(end_warnings(plan, {each.key: each for each in results}))
     shared = "is no better than a constant decision on the test set in"
     assert [(each.code, each.message) for each in found] == [
         ("W408", f"'m' {shared} 1 of 3 trials: objective 0.3 against 0.2"),
@@ -108,7 +103,7 @@ def test_values_of_few_effective_rows_give_a_warning():
         TrialResult(str(k), "ok", info={EFFECTIVE_ROWS_KEY: each}) for k, each in enumerate(rows)
     ]
     plan = [PlannedTrial(each.key, "m", "mixture", {}, {}, 0, {}) for each in results]
-    (found,) = effective_row_warnings(plan, {each.key: each for each in results})
+    (found,) = end_warnings(plan, {each.key: each for each in results})
     assert found.code == "W410"
     assert found.message.startswith("'value(a)' of 'm' has only 20 effective rows in 2 of 3 trials")
 
@@ -120,7 +115,7 @@ def test_filters_that_keep_few_rows_give_a_warning():
         info = {FILTERS_KEY: {"main": {"keep": [0.0, 1.0], "columns": {"sex": column}}}}
         results.append(replace(result(key, 0.0, 0.0), info=info))
     plan = [PlannedTrial(r.key, "filter", "balanced_tree", {}, {}, 0, {}) for r in results]
-    (found,) = few_kept_warnings(plan, {each.key: each for each in results})
+    (found,) = end_warnings(plan, {each.key: each for each in results})
     message = "'filter' keeps only 2 % of the training rows on average in 1 of 2 trials"
     assert (found.code, found.message) == ("W412", message)
     assert found.help.startswith("`kept: 0.3` as an option of balanced_tree")
