@@ -15,12 +15,12 @@ from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import Case, CaseFilter
 from ratecli.experiment.checks.goals import SHAPE_NAMES, check_goal_splits
 from ratecli.experiment.options import (
+    EntryAtPoint,
     make_solver,
     usable_solver_class,
     usable_solvers,
     value_at_point,
 )
-from ratecli.experiment.safety import EntryAtPoint
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs

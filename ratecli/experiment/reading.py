@@ -35,6 +35,8 @@ from ratecli.experiment.checks.report import check_report_names, check_report_po
 from ratecli.experiment.filter_stage import filter_stage_cases, read_filter
 from ratecli.experiment.options import (
     TUNE,
+    EntryAtPoint,
+    SafetyAtPoint,
     make_settings,
     make_solver,
     option_names,
@@ -42,7 +44,6 @@ from ratecli.experiment.options import (
     usable_solver_class,
     value_at_point,
 )
-from ratecli.experiment.safety import EntryAtPoint, SafetyAtPoint
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs

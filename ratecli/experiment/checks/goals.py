@@ -15,8 +15,14 @@ from ratecli.config.training import AlgorithmSpec
 from ratecli.datasets.registry import logged_columns
 from ratecli.errors import Diagnostic, Loc, Span, did_you_mean
 from ratecli.experiment.cases import Case, measured_rates, references, resolve_goals
-from ratecli.experiment.options import in_order_of_choice, solver_class, usable_solvers, use_of
-from ratecli.experiment.safety import merged_safety, own_safety_keys
+from ratecli.experiment.options import (
+    in_order_of_choice,
+    merged_safety,
+    own_safety_keys,
+    solver_class,
+    usable_solvers,
+    use_of,
+)
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import disclosure_bound
 from ratecli.rates.analysis import (
