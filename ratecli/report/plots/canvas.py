@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from typing import Any, Generic, Literal, TypeVar
 
 import matplotlib.style
@@ -47,27 +48,6 @@ LEGEND_LINE = 0.2
 """Height of a legend line in inches."""
 NO_NUMBERS = "no trial has these values"
 ONE_SEED = "one seed, no intervals"
-STYLE: dict[str, Any] = {
-    "axes.grid": True,
-    "axes.labelsize": 9,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 9,
-    "figure.constrained_layout.w_pad": 0.08,
-    "figure.titlesize": 11,
-    "font.size": 9.5,
-    "grid.alpha": 0.25,
-    "legend.fontsize": 8.5,
-    "legend.edgecolor": "none",
-    "legend.handlelength": 2.8,
-    "legend.title_fontsize": 8,
-    "svg.hashsalt": "ratecli",
-    "text.parse_math": False,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-}
-
 PlotT = TypeVar("PlotT", bound=BasePlot)
 
 
@@ -240,7 +220,8 @@ class Canvas:
 
 def draw_image(name: str, draw: Callable[..., Canvas], *arguments: Any) -> PlotImage:
     """Call a function that draws, and return its images; user settings have no effect on them."""
-    with matplotlib.style.context(["default", STYLE], after_reset=True):
+    style = resources.files("ratecli.report").joinpath("page", "plots.mplstyle")
+    with resources.as_file(style) as path, matplotlib.style.context(["default", path], True):
         return draw(*arguments).image(name)
 
 
