@@ -136,6 +136,9 @@ class ModelCard:
             trial=self.trial,
             experiment=self.ledger.experiment,
             run=self.run,
+            entries=trial_datasets(self.ledger, self.trial),
+            groups=group_rules(self.ledger, self.trial),
+            kinds_of_rows=SPLITS,
             ratio_note=note("ratios"),
         )
         return terminal_safe(re.sub(r"\n{3,}", "\n\n", text).strip() + "\n")
@@ -148,6 +151,10 @@ class ModelCard:
     @property
     def result(self) -> TrialResult:
         return self.ledger.results[self.trial.key]
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        return self.result.info
 
     @property
     def run(self) -> Mapping[str, Any]:
@@ -184,70 +191,70 @@ class ModelCard:
     @property
     def datasets(self) -> st.Sheet:
         read = self.ledger.meta.get("datasets") or {}
-        rows = []
-        for name, entry in trial_datasets(self.ledger, self.trial).items():
-            own = read.get(name, {})
-            digests = ", ".join(file["sha256"][:16] for file in own.get("files", ()))
-            source = entry.get("path") or entry.get("source")
-            rows.append(
-                {"data set": name, "source": source, "rows": own.get("rows"), "sha256": digests}
-            )
-        return st.make_sheet("Data sets", [row.items() for row in rows])
+        rows = [
+            {
+                "data set": name,
+                "source": entry.get("path") or entry.get("source"),
+                "rows": own.get("rows"),
+                "sha256": ", ".join(file["sha256"][:16] for file in own.get("files", ())),
+            }
+            for name, entry in trial_datasets(self.ledger, self.trial).items()
+            for own in [read.get(name, {})]
+        ]
+        return st.make_sheet("Data sets", rows)
 
     @property
-    def data_facts(self) -> dict[str, str]:
-        entries = trial_datasets(self.ledger, self.trial).values()
-        splits = self.result.info.get("rows") or {}
-        with_gaps = [
+    def columns_with_gaps(self) -> list[str]:
+        """The columns with missing values in training rows."""
+        return [
             block.column
             for block in self.model.encoding.encoder.blocks
             if any(name.endswith(f"={MISSING_CATEGORY}") for name in block.names)
         ]
-        rules = group_rules(self.ledger, self.trial)
-        return {
-            "split": ", ".join(f"{count:,} {SPLITS[name]}" for name, count in splits.items()),
-            "rows are weighted by": ", ".join(str(e["weight"]) for e in entries if e.get("weight")),
-            "missing values in training rows": ", ".join(with_gaps) or "none",
-            **{f"group {name}": f"`{rule}`" for name, rule in rules.items()},
-        }
+
+    @cached_property
+    def names(self) -> set[str]:
+        """The names in the goals."""
+        objective = str(self.ledger.experiment.get("objective", ""))
+        return goal_names(objective, self.ledger.constraints.values())
 
     @property
-    def goal_facts(self) -> dict[str, str]:
-        objective = str(self.ledger.experiment.get("objective", ""))
-        rules = {f"constraint {name}": rule for name, rule in self.ledger.constraints.items()}
-        words = goal_names(objective, rules.values())
-        rules = {"minimize": objective, **rules}
-        facts = {name: f"`{rule}`" for name, rule in rules.items()}
-        levels = (self.result.info.get(NEW_DATA_KEY) or {"levels": {}})["levels"]
-        level = levels.get(self.model.variant)
-        if self.ledger.constraints and level is not None:
-            facts["constraints"] = f"trained to hold on new rows with probability {level:g}"
-        point = {name: value for name, value in self.trial.point.items() if name in words}
-        means = {row["name"]: row.get("means") or "" for row in list_metrics()}
-        return (
-            facts
-            | {"at": st.format_point(point)}
-            | {name: text for name, text in means.items() if name in words}
-        )
+    def point(self) -> str:
+        """The values of swept names in the goals."""
+        return st.format_point({k: v for k, v in self.trial.point.items() if k in self.names})
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What the metrics in the goals mean."""
+        known = {row["name"]: row.get("means") or "" for row in list_metrics()}
+        return {name: text for name, text in known.items() if name in self.names}
+
+    @property
+    def level(self) -> float | None:
+        """The probability with which the constraints should hold on new rows, if it is stated."""
+        levels: dict[str, float] = (self.info.get(NEW_DATA_KEY) or {"levels": {}})["levels"]
+        return levels.get(self.model.variant) if self.ledger.constraints else None
 
     @property
     def constraints(self) -> st.Sheet:
-        rows = []
-        for name in self.ledger.constraints:
-            train, test = (
-                _violation_cell(self.numbers.get((split, VIOLATION_PREFIX + name)))
-                for split in ("train", "test")
-            )
-            interval = _interval_text(*self._new_violation(name))
-            rows.append(
-                [
-                    ("constraint", name),
-                    ("training rows", train),
-                    ("new rows", test),
-                    ("interval on new rows", interval),
-                ]
-            )
+        rows = [
+            {
+                "constraint": name,
+                "training rows": self._violation_cell("train", name),
+                "new rows": self._violation_cell("test", name),
+                "interval on new rows": _interval_text(*self._new_violation(name)),
+            }
+            for name in self.ledger.constraints
+        ]
         return st.make_sheet("Constraints", rows)
+
+    def _violation_cell(self, split: str, name: str) -> st.SheetCell:
+        value = self.numbers.get((split, VIOLATION_PREFIX + name))
+        if value is None:
+            return st.SheetCell("not measured")
+        holds = not is_violated(value)
+        text = f"{st.check_mark(int(holds), 1)} {st.format_number(value)}"
+        return st.SheetCell(text, value, "good" if holds else "bad")
 
     def _new_violation(self, name: str) -> tuple[float, float]:
         """Return the violation on new rows and its standard error, NaN if they are unknown."""
@@ -280,19 +287,19 @@ class ModelCard:
                 }
                 mean = group.estimate("test", name)
                 row = {"metric": name, **cells, "new rows, all seeds": st.estimate_cell(mean)}
-                rows.append((row | {"seeds": mean.n}).items())
+                rows.append(row | {"seeds": mean.n})
         return st.make_sheet("Metrics", rows)
 
     @property
     def group_rates(self) -> st.Sheet:
         """The rates of groups; the note names their rows."""
-        found = self.result.info.get(GROUP_RATES_KEY) or {"split": "test", "rates": {}}
+        found = self.info.get(GROUP_RATES_KEY) or {"split": "test", "rates": {}}
         names = group_names(self.ledger, self.trial)
         rows = []
         for group, values in found["rates"].get(self.model.variant, {}).items():
             cells = {RATES[rate]: _rate_cell(rate, *numbers) for rate, numbers in values.items()}
             row = {"group": names.get(group, group), "rows": found["rows"][group], **cells}
-            rows.append(row.items())
+            rows.append(row)
         return st.make_sheet("Rates by group", rows, SPLITS[found["split"]])
 
     @property
@@ -305,7 +312,7 @@ class ModelCard:
                 "delta": test["delta"],
                 "bound": test["bound"],
                 "confidence": "exact" if test["exact"] else "approximate",
-            }.items()
+            }
             for each in collect_certificates(self.ledger)
             for test in [each.record]
             if each.trial is self.trial and each.about[1] == self.model.variant
@@ -315,7 +322,7 @@ class ModelCard:
     @property
     def limits(self) -> Iterator[str]:
         """Sentences on what the model does not satisfy, and on what is unknown."""
-        info = self.result.info
+        info = self.info
         yield from self._violated()
         constant = (info.get(BEST_CONSTANT_KEY) or {}).get("test")
         objective = self.numbers.get(("test", "objective"))
@@ -355,14 +362,6 @@ class ModelCard:
     def commands(self) -> list[str]:
         run = [shell_command(*self.run["command"][1:])] if self.run.get("command") else []
         return [*run, f"{shell_command('predict', self.model.name, 'NEW.csv')} -o DECIDED.csv"]
-
-
-def _violation_cell(value: float | None) -> st.SheetCell:
-    if value is None:
-        return st.SheetCell("not measured")
-    holds = not is_violated(value)
-    text = f"{st.check_mark(int(holds), 1)} {st.format_number(value)}"
-    return st.SheetCell(text, value, "good" if holds else "bad")
 
 
 def _interval_text(value: float, error: float, least: float = -math.inf) -> str:

@@ -123,7 +123,7 @@ def _most_models(ledger: Ledger, certificates: Sequence[TrialCertificate]) -> in
     return max(Counter(models.values()).values(), default=0)
 
 
-def _row(ledger: Ledger, own: Sequence[TrialCertificate]) -> st.SheetRow:
+def _row(ledger: Ledger, own: Sequence[TrialCertificate]) -> list[tuple[str, Any]]:
     label, variant, constraint = own[0].about
     passed = sum(each.passed for each in own)
     records = [each.record for each in own]

@@ -46,7 +46,7 @@ class SheetCell:
     link: str = ""
 
 
-SheetRow: TypeAlias = Iterable[tuple[str, Any]]
+SheetRow: TypeAlias = Iterable[tuple[str, Any]] | Mapping[str, Any]
 """Titles and cells of a row. A cell that is no `SheetCell` is a value to format."""
 
 
@@ -66,7 +66,7 @@ class Sheet:
 
 def make_sheet(title: str, rows: Iterable[SheetRow], note: str = "") -> Sheet:
     """Return a sheet of rows with the same titles."""
-    named = [list(row) for row in rows]
+    named = [list(row.items() if isinstance(row, Mapping) else row) for row in rows]
     cells = [
         tuple(cell if isinstance(cell, SheetCell) else value_cell(cell) for _, cell in row)
         for row in named

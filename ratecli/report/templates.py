@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -59,10 +60,7 @@ def environment(markdown: bool) -> Environment:
         found.globals[name] = Markup(_text(file).strip())  # noqa: S704 - part of ratecli
     found.globals |= LIMITS | {"note": note}
     found.filters |= {"inline_svg": inline_svg, "flat": escape, "markdown_table": markdown_table}
-    found.filters |= {
-        "listed": format_list,
-        "yaml_line": yaml_line,
-    }
+    found.filters |= {"listed": format_list, "yaml_line": yaml_line, "rules": _rules}
     return found
 
 
@@ -78,6 +76,11 @@ def inline_svg(svg: bytes, number: int | str) -> Markup:
     content = DIGITS.sub(r"\1", REFERENCE.sub(rf"\1f{number}-", content))
     markup = f'<svg viewBox="{view}" aria-hidden="true">{content}</svg>'
     return Markup(markup)  # noqa: S704 - Matplotlib escapes text
+
+
+def _rules(rules: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return rules as code by their names with a prefix."""
+    return {f"{prefix}{name}": f"`{rule}`" for name, rule in rules.items()}
 
 
 def to_yaml(value: Any, **options: Any) -> str:
