@@ -28,7 +28,7 @@ from ratecli.apply.table_filter import (
     filter_options,
     why_unusable,
 )
-from ratecli.experiment.filter_stage import filter_goals
+from ratecli.experiment.filter_stage import filter_class, filter_goals
 from ratecli.models.base import Array
 from ratecli.models.proxies import ProxyFilter
 from ratecli.sampling.summaries import few_kept_warning
@@ -122,6 +122,7 @@ class BalancedFilter(MappingParamsEstimator):
         """
         with convert_errors():
             check_parameters(self)
+            filter_class(self.algorithm)
             inputs = self._inputs(X, sensitive_features, reset=True, y=y)
             self._seed = seed_from_random_state(self.random_state)
             by = self._columns() or list(map(str, inputs.beside.columns))

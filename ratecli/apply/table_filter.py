@@ -23,8 +23,8 @@ from ratecli.datasets import tables as own
 from ratecli.datasets.files import sha256_of
 from ratecli.datasets.tables import format_of_output, read_table_file, table_bytes
 from ratecli.datasets.text_format import PLAIN, TextFormat
-from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.experiment.filter_stage import filter_goals
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.experiment.filter_stage import filter_class, filter_goals
 from ratecli.experiment.prepare import prepare_document
 from ratecli.files import (
     ENCODER_FILE,
@@ -40,7 +40,6 @@ from ratecli.runner.trial import run_trial
 from ratecli.sampling.encoding import Encoding
 from ratecli.sampling.summaries import few_kept_warning
 
-FILTER_ALGORITHMS = ("balanced_tree", "qp_proxy", "naive_proxy")
 WITHOUT_MIN_KEPT = "naive_proxy"
 """The filter without an option for the minimum share of rows to keep."""
 DEFAULT_MIN_KEPT = 0.1
@@ -138,9 +137,7 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
         E408, E410, E411 for invalid columns, E501 if the filter reveals too much or keeps no row,
         E505 if an output cannot be written.
     """
-    if request.algorithm not in FILTER_ALGORITHMS:
-        hint = did_you_mean(request.algorithm, FILTER_ALGORITHMS, "filters")
-        raise FaultError(Diagnostic("E202", f"no filter is called '{request.algorithm}'", hint))
+    filter_class(request.algorithm)
     path, output = request.table, request.output
     file, table = read_table_file(path, request.form)
     format_of_output(path, output)  # raises its errors before the filter is learned

@@ -41,6 +41,16 @@ def is_filter(found: type[Solver]) -> bool:
     return found.hides_groups and Shape.BALANCE in found.objectives
 
 
+def filter_class(name: str) -> type[Solver]:
+    """Return the class of a filter; raise E202 or E308 if there is none of this name."""
+    found = usable_solver_class(name)
+    if not is_filter(found):
+        filters = [each for each, solver in usable_solvers() if is_filter(solver)]
+        message = f"'{name}' is not a filter: it does not balance groups"
+        raise FaultError(Diagnostic("E308", message, f"filters: {', '.join(filters)}"))
+    return found
+
+
 def filter_goal_loc(stage: FilterSpec) -> Loc:
     """Return the location of the filter's objective in a file."""
     return (FILTER, "objective" if stage.balance is None else "balance")
@@ -171,11 +181,7 @@ def _resolved(at: EntryAtPoint, text: str) -> ex.Expression:
 
 def _solver(at: EntryAtPoint, stage: FilterSpec) -> Solver:
     with errors_at(FILTER, "algorithm"):
-        found = usable_solver_class(stage.name)
-        if not is_filter(found):
-            filters = [name for name, each in usable_solvers() if is_filter(each)]
-            message = f"'{stage.name}' is not a filter: it does not balance groups"
-            raise FaultError(Diagnostic("E308", message, f"filters: {', '.join(filters)}"))
+        found = filter_class(stage.name)
     if stage.disclosivity is not None and found.role != "enforces":
         message = f"'{stage.name}' does not bound disclosivity; it is measured anyway"
         hint, loc = "leave 'disclosivity' out, or use balanced_tree", (FILTER, "disclosivity")

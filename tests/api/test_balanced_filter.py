@@ -82,7 +82,7 @@ def test_no_groups_is_a_warning(loans):
         ({"by": "sex", "disclosivity": 2}, "disclosivity must be from 0 to 1"),
         ({"by": "sex", "kept": 2}, "'kept' must be"),
         ({"by": "sex", "algorithm": "balanced"}, "did you mean"),
-        ({"by": "sex", "algorithm": "mixture"}, "mixture"),
+        ({"by": "sex", "algorithm": "mixture"}, "'mixture' is not a filter"),
         ({"by": "sex", "drop": ["sox"]}, "did you mean 'sex'"),
     ],
 )

@@ -43,8 +43,3 @@ def test_features_without_columns_are_numbers() -> None:
     X = np.random.default_rng(0).normal(size=(5, 3))
     assert (ColumnLayout.numbers(3).columns(X) == X).all()
     assert (ColumnLayout.numbers(3).columns(sparse.csr_array(X)) == X).all()
-
-
-def test_impossible_levels_are_refused() -> None:
-    with pytest.raises(ValueError, match="impossible"):
-        ColumnLayout(np.array([-2]))
