@@ -63,7 +63,7 @@ def test_the_model_of_two_cuts_has_its_maximum_between_them():
     columns = np.array([[0.0, 0.5], [0.25, -0.25]])
     plan = solve_master(columns, ceiling=10.0)
     np.testing.assert_allclose(plan.multipliers, [1.0])
-    np.testing.assert_allclose(plan.mixture, [0.5, 0.5])
+    np.testing.assert_allclose(plan.weights, [0.5, 0.5])
     assert not plan.excess.any()
 
 

@@ -9,6 +9,7 @@ milliseconds for a program that this method solves in a fraction of one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,33 @@ class LpOptimum:
 
     x: Array
     duals: Array
+
+
+class PricedMixture(NamedTuple):
+    """The best mixture of points: weights (S,), excess (E,), multipliers (m,) and the value."""
+
+    weights: Array
+    excess: Array
+    multipliers: Array
+    value: float
+
+
+def best_mixture(points: Array, excess: Array) -> PricedMixture:
+    """Return the mixture of points (1 + m, S) with the smallest first row plus price of excess.
+
+    The other rows of the mixture must be at most 0, after `excess` (1 + m, E) is added: each of its
+    columns is an amount at least 0 with its price in the first row, which lowers rows that the
+    mixture violates. So there is always a solution.
+    """
+    count, none = points.shape[1], np.zeros(excess.shape[1])
+    table = np.hstack([points, excess])
+    table = np.insert(table, 1, np.append(np.ones(count), none), axis=0)
+    found = solve_linear_program(table, 1)
+    assert found is not None
+    weights = np.maximum(found.x[:count], 0.0)
+    multipliers = np.maximum(-found.duals[1:], 0.0)
+    weights = weights / weights.sum()
+    return PricedMixture(weights, found.x[count:], multipliers, float(found.duals[0]))
 
 
 def solve_linear_program(table: Array, equal: int) -> LpOptimum | None:

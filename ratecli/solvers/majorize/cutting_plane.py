@@ -20,6 +20,7 @@ from scipy.spatial import Delaunay, HalfspaceIntersection, QhullError
 
 from ratecli.models.base import Array
 from ratecli.solvers.design_matrix import add_ones_column
+from ratecli.solvers.hull.simplex import PricedMixture, best_mixture
 from ratecli.solvers.liblinear import fit_liblinear
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian, CertifiedSolution
 from ratecli.solvers.majorize.convex import (
@@ -137,17 +138,6 @@ def _model_value(columns: Array, v: Array) -> float:
 MAX_KEPT_POINTS = 48
 """Number of newest points kept for the start of the next problem."""
 
-LP_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-"""Well below `FEASIBILITY_TOLERANCE`, so that the violation added by each step is too."""
-
-
-class MasterSolution(NamedTuple):
-    """Best mixture q (S,) of the columns, excess (m,) at `ceiling` per unit, and duals."""
-
-    mixture: Array
-    excess: Array
-    multipliers: Array
-
 
 @dataclass(frozen=True)
 class CutSolution(ConvexSolution):
@@ -199,7 +189,7 @@ class CuttingPlane:
             W, columns = np.column_stack([W, fit.w]), np.column_stack([columns, column])
             # the mean over the best mixture is the newest point
             plan = solve_master(columns, box)
-            W = np.column_stack([W, W @ plan.mixture])
+            W = np.column_stack([W, W @ plan.weights])
             columns = np.column_stack([columns, problem.values(W[:, -1])])
             missed = constraint_excess(columns[1:, -1])
             gap = max(float(columns[0, -1]) + box * float(missed.sum()) - lower, 0.0)
@@ -220,18 +210,10 @@ class CuttingPlane:
         return CutSolution(*best, plan.multipliers, missed, lower, gap, count, converged, seen)
 
 
-def solve_master(columns: Array, ceiling: float) -> MasterSolution:
+def solve_master(columns: Array, ceiling: float) -> PricedMixture:
     """Solve the linear program dual to the upper model of z(v) on the box [0, ceiling]^m.
 
     Columns have the objective and constraint values (m + 1, S).
     """
-    m, count = len(columns) - 1, columns.shape[1]
-    costs = np.append(columns[0], np.full(m, ceiling))
-    constraints = np.hstack([columns[1:], -np.eye(m)]), np.zeros(m)
-    chances = np.append(np.ones(count), np.zeros(m))[None, :], [1.0]
-    found = linprog(costs, *constraints, *chances, method="highs-ds", options=LP_OPTIONS)
-    if found.status != 0:
-        raise ArithmeticError(f"the master program was not solved: {found.message}")
-    mixture = np.maximum(found.x[:count], 0.0)
-    multipliers = np.maximum(-found.ineqlin.marginals, 0.0)
-    return MasterSolution(mixture / mixture.sum(), found.x[count:], multipliers)
+    m = len(columns) - 1
+    return best_mixture(columns, np.vstack([np.full(m, ceiling), -np.eye(m)]))

@@ -59,7 +59,7 @@ class Majorize(RandomizableSolver):
     chooser: Literal["center", "maximization"] = "center"
     cuts: Annotated[int, Ge(1)] = 100
 
-    version: ClassVar[int] = 9
+    version: ClassVar[int] = 10
     runs: ClassVar[str] = "ratecli.solvers.majorize.majorization:solve_by_majorization"
     offers: ClassVar[Collection[Variant]] = ("deterministic", "stochastic", "hashed")
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})

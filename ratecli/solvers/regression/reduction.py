@@ -7,17 +7,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
 
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.models.composed import MixtureClassifier, ModelRegressor
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
 from ratecli.solvers.hull.master import MAX_EXCESS
+from ratecli.solvers.hull.simplex import best_mixture
 from ratecli.solvers.oracles.base import FitRows
+from ratecli.solvers.oracles.choice import LINEAR_MODEL
 from ratecli.solvers.oracles.fits import fit_named
 from ratecli.solvers.oracles.unseen import Indices, UnseenScores
 from ratecli.solvers.problem import Problem, sum_by_goal
-from ratecli.solvers.regression.linear import SLACK, goal_forms, label_spread, unit_of
+from ratecli.solvers.regression.linear import (
+    SLACK,
+    goal_forms,
+    label_spread,
+    solve_linear,
+    unit_of,
+)
 from ratecli.solvers.regression.solver import LeastSquares
 from ratecli.solvers.seldonian.scores import label_weights, mean_label
 
@@ -98,18 +106,9 @@ class Reduction:
         the multipliers at or below `most`.
         """
         points = np.stack(self.values, axis=1)
-        m, T = len(points) - 1, points.shape[1]
-        found = linprog(
-            np.append(points[0], most),
-            np.hstack([points[1:], -np.ones((m, 1))]) if m else None,
-            np.zeros(m) if m else None,
-            np.append(np.ones(T), 0.0)[None],
-            np.ones(1),
-            method="highs",
-        )
-        chances = np.maximum(found.x[:T], 0.0)
-        multipliers = -found.ineqlin.marginals if m else np.zeros(0)
-        return chances / chances.sum(), np.maximum(multipliers, 0.0), float(found.fun)
+        excess = np.append(most, -np.ones(len(points) - 1))[:, None]
+        found = best_mixture(points, excess)
+        return found.weights, found.multipliers, found.value
 
 
 def _fit_weighted(
@@ -128,6 +127,24 @@ def fit_plain_regressor(model: Any, problem: Problem) -> ModelRegressor:
     problem.labels()  # E306
     random = np.random.default_rng(problem.seed)
     return _fit_weighted(model, problem, problem.label, label_weights(problem), random)
+
+
+def solve_least_squares(
+    options: LeastSquares, problem: Problem, rng: np.random.Generator, progress: Progress
+) -> Solution:
+    """Solve the problem exactly for linear models, else by fits to weighted rows.
+
+    Raises
+    ------
+    FaultError
+        E308 if labels are of two classes.
+    """
+    if problem.label_range is None:
+        message = "'least_squares' needs labels that are numbers"
+        raise FaultError(Diagnostic("E308", message, "set target: number in the data set"))
+    if options.model == LINEAR_MODEL:
+        return solve_linear(problem, progress)
+    return solve_reduction(options, problem, rng, progress)
 
 
 def solve_reduction(

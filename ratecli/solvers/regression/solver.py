@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Gt
 
-from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates.analysis import Shape
-from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.base import Solver
 from ratecli.solvers.oracles.choice import (
     DEFAULT_FOLDS,
     LINEAR_MODEL,
@@ -18,11 +17,6 @@ from ratecli.solvers.oracles.choice import (
     Scores,
     is_of_module,
 )
-
-if TYPE_CHECKING:  # numpy is slow to import
-    import numpy as np
-
-    from ratecli.solvers.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -67,7 +61,8 @@ class LeastSquares(Solver):
     iterations: Annotated[int, Ge(1)] = 50
     scores: Scores | None = None
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
+    runs: ClassVar[str] = "ratecli.solvers.regression.reduction:solve_least_squares"
     numbers: ClassVar[Mapping[str, Any] | None] = {}
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})
@@ -89,14 +84,3 @@ class LeastSquares(Solver):
         if self.model != LINEAR_MODEL:
             return {}
         return dict.fromkeys(("gap", "iterations", "scores"), "linear models are solved exactly")
-
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.regression.linear import solve_linear
-        from ratecli.solvers.regression.reduction import solve_reduction
-
-        if problem.label_range is None:
-            message = "'least_squares' needs labels that are numbers"
-            raise FaultError(Diagnostic("E308", message, "set target: number in the data set"))
-        if self.model == LINEAR_MODEL:
-            return solve_linear(problem, progress)
-        return solve_reduction(self, problem, rng, progress)
