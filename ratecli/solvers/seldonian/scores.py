@@ -358,57 +358,37 @@ def mean_label(problem: Problem) -> float:
     return float(label_weights(problem) @ np.nan_to_num(problem.label))
 
 
-MAX_FIT_STEPS = 60
-"""Maximum number of Newton steps; on separable rows the log loss has no minimum to converge to."""
-FIT_TOLERANCE = 1e-13
-"""Predicted relative decrease of the objective at which to stop."""
-MAX_LBFGS_ITERATIONS = 2000
-"""Iteration limit of L-BFGS, which is used if there are too many weights for a matrix."""
+MAX_FIT_STEPS, MAX_LBFGS_STEPS = 60, 2000
+"""Maximum numbers of steps; on separable rows the log loss has no minimum to converge to."""
+FIT_TOLERANCE = 1e-11
+"""Norm of the gradient in whitened coordinates at which to stop."""
 
 
 def fit_unconstrained(objective: ConvexObjective, design: DesignMatrix, l2: float) -> Array:
     """Return the weights (D,) that minimize `objective + l2 / 2 |w|^2`, the bias not penalized.
 
-    Squared error takes one Newton step; log loss takes a few, each halved until the value
-    decreases.
+    By SciPy's Newton method in a trust region, or by L-BFGS if there are too many weights for a
+    matrix.
     """
+    start, nothing = np.zeros(design.width), np.zeros(design.X.shape[0])
+    flat = WhitenedCoordinates.around(design, start, objective.curvatures(nothing), l2)
 
-    def at(w: Array) -> tuple[float, Array]:
+    def at(v: Array) -> tuple[float, Array]:
         """Return the penalized value and its gradient (D,)."""
+        w = flat.weights(v)
         scores = design.scores(w)
-        gradient = design.pull(objective.slopes(scores))
-        gradient[:-1] += l2 * w[:-1]
-        return objective.value(scores) + l2 / 2 * float(w[:-1] @ w[:-1]), gradient
+        gradient = design.pull(objective.slopes(scores)) + design.penalties(l2) * w
+        value = objective.value(scores) + l2 / 2 * float(w[:-1] @ w[:-1])
+        return value, flat.slopes(gradient)
 
-    def whitened(w: Array) -> WhitenedCoordinates:
-        curvatures = objective.curvatures(design.scores(w))
-        return WhitenedCoordinates.around(design, np.zeros(design.width), curvatures, l2)
+    def curvature(v: Array) -> Array:
+        rows = objective.curvatures(design.scores(flat.weights(v)))
+        matrix = design.curvature(rows) + np.diag(design.penalties(l2))
+        return flat.slopes(flat.slopes(matrix).T)
 
-    w = np.zeros(design.width)
     if design.width > MAX_DENSE_WEIGHTS:
-        flat = whitened(w)
-
-        def whitened_at(v: Array) -> tuple[float, Array]:
-            value, gradient = at(flat.weights(v))
-            return value, flat.slopes(gradient)
-
-        options = {"maxiter": MAX_LBFGS_ITERATIONS}
-        return flat.weights(
-            minimize(whitened_at, w, jac=True, method="L-BFGS-B", options=options).x
-        )
-    value, gradient = at(w)
-    for _ in range(MAX_FIT_STEPS):
-        local = whitened(w)
-        slope = local.slopes(gradient)
-        predicted = float(slope @ slope) / 2
-        if not predicted > FIT_TOLERANCE * max(abs(value), FIT_TOLERANCE):
-            break
-        step, length = local.weights(-slope), 1.0
-        ahead, slopes = at(w + step)
-        while ahead > value - 1e-4 * length * predicted and length > 1e-8:
-            length /= 2
-            ahead, slopes = at(w + length * step)
-        if ahead >= value:
-            break
-        w, value, gradient = w + length * step, ahead, slopes
-    return w
+        options = {"maxiter": MAX_LBFGS_STEPS}
+        return flat.weights(minimize(at, start, jac=True, method="L-BFGS-B", options=options).x)
+    options = {"maxiter": MAX_FIT_STEPS, "gtol": FIT_TOLERANCE}
+    found = minimize(at, start, jac=True, hess=curvature, method="trust-exact", options=options)
+    return flat.weights(found.x)
