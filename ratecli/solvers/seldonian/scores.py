@@ -387,7 +387,7 @@ def fit_unconstrained(objective: ConvexObjective, design: DesignMatrix, l2: floa
         return flat.slopes(flat.slopes(matrix).T)
 
     if design.width > MAX_DENSE_WEIGHTS:
-        options = {"maxiter": MAX_LBFGS_STEPS}
+        options: dict[str, Any] = {"maxiter": MAX_LBFGS_STEPS}
         return flat.weights(minimize(at, start, jac=True, method="L-BFGS-B", options=options).x)
     options = {"maxiter": MAX_FIT_STEPS, "gtol": FIT_TOLERANCE}
     found = minimize(at, start, jac=True, hess=curvature, method="trust-exact", options=options)
