@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from ratecli.certify.bound import Bound, BoundedSample, SumMoments, scale_to_unit
+from ratecli.certify.base import Bound, BoundedSample, SumMoments, scale_to_unit
 from ratecli.models.base import Array
 
 

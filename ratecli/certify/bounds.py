@@ -10,14 +10,14 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from ratecli.certify.betting import Betting
-from ratecli.certify.binomial import ClopperPearson
-from ratecli.certify.bound import (
+from ratecli.certify.base import (
     Bound,
     BoundedSample,
     SumMoments,
     scale_to_unit,
 )
+from ratecli.certify.betting import Betting
+from ratecli.certify.binomial import ClopperPearson
 from ratecli.models.base import Array
 
 AUTO: Final = "auto"

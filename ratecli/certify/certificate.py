@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ratecli.certify.bound import MIN_GROUP_ROWS, Bound, BoundedSample, SampleMoments
+from ratecli.certify.base import MIN_GROUP_ROWS, Bound, BoundedSample, SampleMoments
 from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import (
     GoalTestPlan,

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.certify.bound import BoundedSample, Measurements
+from ratecli.certify.base import BoundedSample, Measurements
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates.affine import Affine

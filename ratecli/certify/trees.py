@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ratecli.certify.bound import Bound, BoundedSample
+from ratecli.certify.base import Bound, BoundedSample
 from ratecli.certify.bounds import BOUNDS, choose_bound
 from ratecli.certify.forms import FormRows, MeasuredRows, disjoint_groups, independent_parts
 from ratecli.errors import Diagnostic, FaultError

@@ -16,7 +16,7 @@ from ratecli.rates.tangent import any_undefined, parts_of, values
 from ratecli.solvers.base import JudgedRows, Solution
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.prediction import predict_safety_test
-from ratecli.solvers.seldonian.scores import DecisionOutputs, ModelOutputs, score_model_of
+from ratecli.solvers.seldonian.score_models import DecisionOutputs, ModelOutputs, score_model_of
 from ratecli.solvers.seldonian.solver import PASS_KEY
 
 EXTRA_NOISE = 1.15

@@ -32,7 +32,7 @@ from ratecli.solvers.judges import (
 from ratecli.solvers.oracles.unseen import UnseenScores
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.refusals import small_group, what_would_help, worst_piece
-from ratecli.solvers.seldonian.scores import mean_label
+from ratecli.solvers.seldonian.score_models import mean_label
 
 GUARD_VERSION = 17
 """Version in the key of each guarded trial; increased when its results change."""

@@ -11,8 +11,8 @@ import pytest
 from oracles.samples import UNKNOWN, decisions, rng, sample
 from scipy import integrate, stats
 
+from ratecli.certify.base import BoundedSample, SampleMoments
 from ratecli.certify.betting import _one_sided_stakes
-from ratecli.certify.bound import BoundedSample, SampleMoments
 from ratecli.certify.bounds import BOUNDS, Bound, choose_bound
 
 T = BOUNDS["student_t"]

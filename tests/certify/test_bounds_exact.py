@@ -10,8 +10,8 @@ import pytest
 from oracles.samples import decisions, few_enough, mass, rng
 from thinned import one_in
 
+from ratecli.certify.base import BoundedSample
 from ratecli.certify.binomial import clopper_pearson_upper, pair_limit
-from ratecli.certify.bound import BoundedSample
 from ratecli.certify.bounds import BOUNDS, Bound
 from ratecli.models.base import Array
 

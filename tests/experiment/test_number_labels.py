@@ -15,7 +15,7 @@ from ratecli.rates.resolve import resolve
 from ratecli.rates.scope import Scope
 from ratecli.runner.trial import training_problem
 from ratecli.sampling.rows import TrialData, load_trial_data
-from ratecli.solvers.seldonian.scores import score_model_of
+from ratecli.solvers.seldonian.score_models import score_model_of
 
 ENTRY = "path: {}.csv, label: y, target: number"
 PLAIN = f"""

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from ratecli.certify.bound import BoundedSample
+from ratecli.certify.base import BoundedSample
 from ratecli.models.base import Array
 
 UNKNOWN = (-np.inf, np.inf)

@@ -7,7 +7,7 @@ from oracles.episodes import episodes_of, simulate
 
 from experiments import faults, measured_values, run_file, write
 from ratecli.api.runs import load_results
-from ratecli.certify.bound import BoundedSample
+from ratecli.certify.base import BoundedSample
 from ratecli.certify.bounds import BOUNDS
 from ratecli.experiment.prepare import prepare
 from ratecli.models.policy import EpisodeReturns

@@ -21,7 +21,7 @@ from ratecli.solvers.seldonian import selection as search
 from ratecli.solvers.seldonian import soft as soft_search
 from ratecli.solvers.seldonian.hard import BOUND_KNOTS, ThresholdCandidates
 from ratecli.solvers.seldonian.prediction import calibrate_inflation, predict_safety_test
-from ratecli.solvers.seldonian.scores import (
+from ratecli.solvers.seldonian.score_models import (
     DecisionOutputs,
     ScoreModel,
     plain_objective,

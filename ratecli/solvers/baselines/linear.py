@@ -13,7 +13,11 @@ from ratecli.solvers.liblinear import ClassificationLoss, fit_liblinear
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, ConvexSolution, RampProblem, StoppingRule
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.scores import fit_unconstrained, plain_objective, score_model_of
+from ratecli.solvers.seldonian.score_models import (
+    fit_unconstrained,
+    plain_objective,
+    score_model_of,
+)
 
 SVM_GAP = 1e-5
 """Duality gap of the SVM, relative to the mean hinge loss."""

@@ -20,7 +20,7 @@ from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.problem import Problem, sum_by_goal
-from ratecli.solvers.seldonian.scores import (
+from ratecli.solvers.seldonian.score_models import (
     MAX_DENSE_WEIGHTS,
     WhitenedCoordinates,
     label_weights,

@@ -27,7 +27,7 @@ from ratecli.solvers.regression.linear import (
     unit_of,
 )
 from ratecli.solvers.regression.solver import LeastSquares
-from ratecli.solvers.seldonian.scores import label_weights, mean_label
+from ratecli.solvers.seldonian.score_models import label_weights, mean_label
 
 MULTIPLIER_SUMS = (1.0, 10.0, 100.0, 1000.0)
 """Bounds on the sum of multipliers, for an objective and pieces in their own units.

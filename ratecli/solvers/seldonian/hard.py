@@ -20,7 +20,7 @@ from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.problem import ERROR_RATE, Problem
 from ratecli.solvers.seldonian.prediction import MeanEstimate, TestPrediction, predict_safety_test
-from ratecli.solvers.seldonian.scores import DecisionOutputs, ScoreModel
+from ratecli.solvers.seldonian.score_models import DecisionOutputs, ScoreModel
 from ratecli.solvers.seldonian.selection import (
     CandidateSearch,
     CandidateSelection,

@@ -17,7 +17,7 @@ from ratecli.models.policy import EpisodeReturns, Episodes, SoftmaxPolicy, state
 from ratecli.rates.affine import affine
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.prediction import predict_safety_test
-from ratecli.solvers.seldonian.scores import (
+from ratecli.solvers.seldonian.score_models import (
     Design,
     RateObjective,
     ScoreObjective,
@@ -105,7 +105,7 @@ class PolicyOutputs:
         return self.returns[of] if of in self.returns else np.zeros(len(self.returns.weights))
 
     def pull(self, of: str, rows: NDArray[np.intp], design: Design, weigh: Weigh) -> Array:  # noqa: ARG002
-        """Return (D, c) slopes in the weights: see `scores.ModelOutputs`."""
+        """Return (D, c) slopes in the weights: see `score_models.ModelOutputs`."""
         by = weigh(np.ones(len(rows)))
         whole = np.zeros((len(self.returns.weights), len(by)))
         whole[rows] = by.T

@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.certify.bound import Bound, BoundPredictor, SampleMoments
+from ratecli.certify.base import Bound, BoundPredictor, SampleMoments
 from ratecli.certify.forms import FormRows
 from ratecli.certify.trees import (
     GoalTestPlan,
@@ -25,7 +25,7 @@ from ratecli.rates.analysis import InclusionFunction, pieces
 from ratecli.rates.expression import Expression
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.scores import Design, ModelOutputs
+from ratecli.solvers.seldonian.score_models import Design, ModelOutputs
 from ratecli.solvers.seldonian.solver import DEFAULT_PASS_PROBABILITY, PASS_KEY
 
 

@@ -22,7 +22,7 @@ from ratecli.models.base import Array
 from ratecli.rates.sample import Mask
 from ratecli.solvers.base import trace_row
 from ratecli.solvers.seldonian.prediction import PredictedTestResult, TestPrediction
-from ratecli.solvers.seldonian.scores import (
+from ratecli.solvers.seldonian.score_models import (
     MAX_DENSE_WEIGHTS,
     Design,
     Model,

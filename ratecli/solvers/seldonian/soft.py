@@ -20,7 +20,7 @@ from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.problem import Problem, sum_by_goal
 from ratecli.solvers.seldonian.policy import policy_selection
 from ratecli.solvers.seldonian.prediction import predict_safety_test
-from ratecli.solvers.seldonian.scores import (
+from ratecli.solvers.seldonian.score_models import (
     ConvexObjective,
     ScoreModel,
     WhitenedCoordinates,

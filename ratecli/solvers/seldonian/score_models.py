@@ -1,4 +1,4 @@
-"""Models with a linear score: the design matrix, their outputs and objectives at given scores.
+"""Models with a linear score: their outputs and objectives at given scores.
 
 It also fits the optimum without constraints.
 """
