@@ -71,10 +71,20 @@ class GroupedResults:
         return cls(ledger, frame, dict(estimates), dict(zip(counts.index, pairs, strict=True)))
 
     @cached_property
-    def rows(self) -> Mapping[tuple[int, str], pd.DataFrame]:
-        """The part of the frame of each point and variant."""
-        groups = self.frame.groupby(GROUP, sort=False)
-        return {(number, variant): rows for (number, variant), rows in groups}  # type: ignore[misc]
+    def values(self) -> Mapping[GroupKey, Mapping[int, float]]:
+        """The values of each metric by the trial's position in the plan."""
+        found = defaultdict[GroupKey, dict[int, float]](dict)
+        names = (*GROUP, "split", "metric", "trial", "value")
+        columns = (self.frame[name].tolist() for name in names)
+        for point, variant, split, metric, trial, value in zip(*columns, strict=True):
+            found[point, variant, split, metric][trial] = value
+        return found
+
+    @cached_property
+    def solved(self) -> Mapping[tuple[int, str], int]:
+        """The number of trials with values of each point and variant."""
+        count = self.frame.groupby(GROUP, sort=False)["trial"].nunique()
+        return dict(zip(count.index, count.tolist(), strict=True))
 
     @cached_property
     def places(self) -> Mapping[tuple[int, str], list[SplitMetric]]:
@@ -120,11 +130,10 @@ class SeedGroup:
         """Number of trials that have run."""
         return len(self.trials) - self.statuses.get(NOT_RUN, 0)
 
-    @cached_property
+    @property
     def solved(self) -> int:
         """Number of trials with values."""
-        own = self.grouped.rows.get((self.number, self.variant))
-        return 0 if own is None else int(own["trial"].nunique())
+        return self.grouped.solved.get((self.number, self.variant), 0)
 
     @property
     def results(self) -> list[TrialResult]:
@@ -132,11 +141,9 @@ class SeedGroup:
         known = self.ledger.results
         return [known[trial.key] for trial in self.trials if trial.key in known]
 
-    def values(self, split: str, metric: str) -> dict[int, float]:
+    def values(self, split: str, metric: str) -> Mapping[int, float]:
         """Return the values of a metric by the trial's position in the plan."""
-        rows = self.grouped.rows.get((self.number, self.variant), self.grouped.frame[:0])
-        own = rows[(rows["split"] == split) & (rows["metric"] == metric)]
-        return dict(zip(own["trial"].tolist(), own["value"].tolist(), strict=True))
+        return self.grouped.values.get((self.number, self.variant, split, metric), {})
 
     @property
     def places(self) -> list[SplitMetric]:
@@ -258,7 +265,7 @@ def _groups(ledger: Ledger, by_seed: bool) -> Iterator[SeedGroup]:
     grouped = GroupedResults.of(ledger, [numbers[key] for key in keys])
     labels = [label for label, *_ in points]
     here, variants = defaultdict[int, set[str]](set), defaultdict[str, set[str]](set)
-    for number, variant in grouped.rows:
+    for number, variant in grouped.solved:
         here[number].add(variant)
         variants[labels[number]].add(variant)
     for number, places in enumerate(points.values()):

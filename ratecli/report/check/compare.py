@@ -205,17 +205,20 @@ def _with_all_splits(values: pd.DataFrame, rows: Mapping[str, int]) -> pd.DataFr
     while the mean over all rows is not, because a high error on one split goes with a low error on
     another.
     """
-    found = [values]
-    for _, own in values.groupby(["algorithm", "point", "variant", "metric"], sort=False):
-        splits = [split for split in rows if split in own.index.unique("split")]
-        if len(splits) > 1 and not own.index[0][-1].startswith(VIOLATION_PREFIX):
-            weights = np.array([rows[split] for split in splits])
-            parts = own.loc[[(*own.index[0][:3], split, own.index[0][4]) for split in splits]]
-            whole = (parts * (weights / weights.sum())[:, None]).sum(skipna=False)
-            place = (*own.index[0][:3], " + ".join(splits), own.index[0][4])
-            index = pd.MultiIndex.from_tuples([place], names=values.index.names)
-            found.append(pd.DataFrame([whole.to_numpy()], index, values.columns))
-    return pd.concat(found)
+    index = values.index.to_frame(index=False)
+    shown = index["split"].isin(rows) & ~index["metric"].str.startswith(VIOLATION_PREFIX)
+    own, keys = values[shown.to_numpy()], ["algorithm", "point", "variant", "metric"]
+    splits = own.index.get_level_values("split")
+    weights = pd.Series(splits.map(rows).to_numpy(dtype=float), own.index)
+    parts = own.mul(weights, axis=0).groupby(keys, sort=False)
+    whole = parts.sum().where(parts.count().eq(parts.size(), axis=0))
+    whole = whole.div(weights.groupby(keys, sort=False).sum(), axis=0)[parts.size() > 1]
+    names = splits.to_series(own.index).groupby(keys, sort=False)
+    joined = names.agg(lambda each: " + ".join(sorted(each, key=list(rows).index)))
+    whole = whole.set_index(joined[whole.index].rename("split"), append=True)
+    order = ["algorithm", "point", *FAMILY[1:]]
+    found: pd.DataFrame = pd.concat([values, whole.reorder_levels(order)])
+    return found
 
 
 def _finding(now: PinnedTrials, **more: Any) -> Finding:
@@ -251,15 +254,17 @@ def _judge(
     )
     tail = level / max(1, tests)
     return [
-        _judge_one(finding, (family.was.iloc[k], family.now.iloc[k]), difference, tail, terms)
+        _judge_one(finding, values, difference, tail, terms)
         for family, found in zip(families, differences, strict=True)
-        for k, (finding, difference) in enumerate(zip(family.findings, found, strict=True))
+        for finding, difference, *values in zip(
+            family.findings, found, family.was.to_numpy(), family.now.to_numpy(), strict=True
+        )
     ]
 
 
 def _judge_one(
     finding: Finding,
-    sides: tuple[pd.Series, pd.Series],
+    sides: Sequence[Numbers],
     found: MeanDifference | None,
     tail: float,
     terms: ComparisonTerms,
