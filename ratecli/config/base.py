@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Self
@@ -21,6 +21,7 @@ from pydantic import (
     Strict,
     StringConstraints,
     ValidationError,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
     model_validator,
 )
@@ -299,18 +300,43 @@ def is_scalar(value: object) -> bool:
     return isinstance(value, int | float | str) and not isinstance(value, bool)
 
 
-def validate_each(
-    values: Iterable[tuple[str | int, object]], validate: Callable[[object], object]
-) -> None:
-    """Validate several values by their keys; raise InvalidValueError with the errors of all."""
-    faults: list[Diagnostic] = []
-    for key, value in values:
+@dataclass(frozen=True)
+class OneOf:
+    """Annotation of a union: one error in words, instead of one for each of its types.
+
+    An error inside of a list or mapping is reported as it is.
+    """
+
+    wanted: str
+    hint: str | None = None
+
+    def _validate(self, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
-            validate(value)
-        except InvalidValueError as error:
-            faults += [fault.under(key) for fault in error.faults]
-    if faults:
-        raise InvalidValueError(faults)
+            return handler(value)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+        found = list[Diagnostic]()
+        for each in details:  # a location begins with the type
+            own = each.get("ctx", {}).get("error")
+            if each["loc"][1:]:
+                found += _from_pydantic({**each, "loc": each["loc"][1:]}, [])
+            elif isinstance(own, FaultError):
+                hints = is_scalar(value)
+                found += (
+                    fault
+                    for fault in own.faults
+                    if fault.loc or fault.code != "E103" or (hints and fault.help)
+                )
+        if found:
+            raise InvalidValueError(found)
+        if is_scalar(value) and not all(each["type"].endswith("_type") for each in details):
+            raise value_error(self.wanted, quote_value(value), self.hint)
+        raise type_error(self.wanted, value, self.hint)
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(self._validate, handler(source))
 
 
 def _validate_name(value: object) -> object:

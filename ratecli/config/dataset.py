@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BeforeValidator,
     Field,
-    PlainValidator,
     Strict,
     StringConstraints,
     WithJsonSchema,
@@ -36,13 +35,12 @@ EXCLUSIVE_SPLIT_KEYS = {
 """Keys that cannot be combined with each way of splitting."""
 DATASET_KINDS = {"source": "a registered source", "path": "your own table"}
 FRACTION_RANGE = base.NumberRange(0, 1, names=False)
-CHANCE_RANGE = base.NumberRange(0, 1, above=True, below=True, names=False)
 RESAMPLE_RANGE = base.NumberRange(0, 1000, above=True)
 """Ratio of sampled to available rows; more is assumed to be a typo."""
 
 
-def _validate_range(value: object, what: str = "label") -> object:
-    hint = f"write the smallest and largest possible {what}, as in [0, 4] or [0, null]"
+def _validate_range(value: object) -> object:
+    hint = "write the smallest and largest possible value, as in [0, 4] or [0, null]"
     ends = value if isinstance(value, list | tuple) else ()
     wrong = any(isinstance(end, bool) or not isinstance(end, int | float | None) for end in ends)
     if len(ends) != 2 or wrong:
@@ -53,53 +51,22 @@ def _validate_range(value: object, what: str = "label") -> object:
     return value
 
 
-def _validate_outcome_range(value: object) -> object:
-    return _validate_range(value, "outcome")
-
-
-def _validate_group(value: object) -> object:
-    """Return a condition, or a mapping of data sets to conditions."""
-    if isinstance(value, dict):
-        base.validate_each(value.items(), base.validate_rule)
-    else:
-        base.validate_rule(value)
-    return value
-
-
-def _validate_scores(value: object) -> object:
-    """Return the names of columns, or a mapping of names to files."""
-    if not isinstance(value, list | tuple | dict) or not value:
-        wanted = "a list of columns or a mapping of names to files"
-        raise base.type_error(wanted, value, "write [COLUMN] or {NAME: FILE}")
-    base.validate_each(
-        value.items() if isinstance(value, dict) else enumerate(value), _validate_name
-    )
-    return value if isinstance(value, dict) else list(value)
-
-
-def _validate_name(value: object) -> object:
-    if not isinstance(value, str) or not value:
-        raise base.type_error("the name of a column or file", value)
-    return value
-
-
 GroupCondition = Annotated[
-    str | dict[str, str],
-    PlainValidator(
-        _validate_group, json_schema_input_type=base.RuleText | dict[str, base.RuleText]
-    ),
+    base.RuleText | dict[str, base.RuleText],
+    base.OneOf("the text of a rule, or a mapping of data sets to rules"),
 ]
-_SCORES = base.ColumnNames | Annotated[dict[base.ColumnName, base.ColumnName], Field(min_length=1)]
 ScoreSources = Annotated[
-    list[str] | dict[str, str],
-    PlainValidator(_validate_scores, json_schema_input_type=_SCORES),
+    base.ColumnNames | Annotated[dict[base.ColumnName, base.ColumnName], Field(min_length=1)],
+    base.OneOf(
+        "a list of columns or a mapping of names to files", "write [COLUMN] or {NAME: FILE}"
+    ),
 ]
 FractionField = Annotated[float | str, FRACTION_RANGE]
 ResampleShare = Annotated[float | str, RESAMPLE_RANGE]
 OptionalResample = Annotated[ResampleShare | None, base.not_null(ResampleShare)]
 RangeEnd = Annotated[float, Strict()] | None
 LabelRange = Annotated[tuple[RangeEnd, RangeEnd], BeforeValidator(_validate_range)]
-Chance = Annotated[float, Field(gt=0, lt=1)]
+Chance = Annotated[float, Strict(), Field(gt=0, lt=1)]
 Character = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1)]
 ModelChoice = Annotated[Any, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]})]
 """A classifier or regressor: its name, or `{name: {parameter: value}}`; `experiment` checks it."""
@@ -177,34 +144,10 @@ class KernelSpec(base.Spec):
     """The columns; by default all but label, weight and drop."""
 
 
-def _validate_features(value: object) -> object:
-    if isinstance(value, dict):
-        return KernelSpec.model_validate(value)
-    if not isinstance(value, list | tuple) or not value:
-        raise base.type_error("a list of columns, or {kernel: rbf, ...}", value, "write [COLUMN]")
-    base.validate_each(enumerate(value), _validate_name)
-    return tuple(value)
-
-
-def _validate_propensity(value: object) -> object:
-    if isinstance(value, dict):
-        return EstimatedPropensity.model_validate(value)
-    if base.exact_number(value) is not None and not isinstance(value, str):
-        return CHANCE_RANGE.validate(value)
-    if not isinstance(value, str) or not value:
-        raise base.type_error("a column, a number, or {estimate: CLASSIFIER}", value)
-    return value
-
-
-def _validate_outcomes(value: object) -> object:
-    if not isinstance(value, list | tuple | dict) or not value:
-        wanted = "a list of columns, or a mapping of columns to their smallest and largest value"
-        raise base.type_error(wanted, value, "write [COLUMN] or {COLUMN: [0, 1]}")
-    if isinstance(value, dict):
-        base.validate_each(value.items(), _validate_outcome_range)
-        return value
-    base.validate_each(enumerate(value), _validate_name)
-    return dict.fromkeys(value, (None, None))
+Features = Annotated[
+    base.ColumnNames | KernelSpec,
+    base.OneOf("a list of columns, or {kernel: rbf, ...}", "write [COLUMN]"),
+]
 
 
 class LoggedSpec(base.Spec):
@@ -213,23 +156,23 @@ class LoggedSpec(base.Spec):
     action: base.ColumnName
     """The column of actions: 1 and 0, or yes and no."""
     propensity: Annotated[
-        base.ColumnName | Chance | EstimatedPropensity, BeforeValidator(_validate_propensity)
+        base.ColumnName | Chance | EstimatedPropensity,
+        base.OneOf("a column, a number, or {estimate: CLASSIFIER}"),
     ]
     """The chance with which the log's policy took action 1: a column, a number, or `{estimate:
     CLASSIFIER}`. For episodes, the chance of the action that was taken.
     """
     outcomes: Annotated[
-        dict[base.NameText, LabelRange],
-        Field(
-            description="The columns of outcomes, as a list, or with the smallest and largest "
-            "possible value of each: `{profit: [-1, 20]}`. Certificates use the range."
-        ),
-        BeforeValidator(
-            _validate_outcomes,
-            json_schema_input_type=dict[base.NameText, LabelRange]
-            | Annotated[tuple[base.NameText, ...], Field(min_length=1)],
+        Annotated[dict[base.NameText, LabelRange], Field(min_length=1)]
+        | Annotated[tuple[base.NameText, ...], Field(min_length=1)],
+        base.OneOf(
+            "a list of columns, or a mapping of columns to their smallest and largest value",
+            "write [COLUMN] or {COLUMN: [0, 1]}",
         ),
     ]
+    """The columns of outcomes, as a list, or with the smallest and largest possible value of each:
+    `{profit: [-1, 20]}`. Certificates use the range.
+    """
     max_weight: Annotated[float, Field(gt=1)] | None = None
     """Larger importance weights count as this one. Values are biased where it has an effect;
     certificates need it unless the propensity is a number.
@@ -253,7 +196,8 @@ class LoggedSpec(base.Spec):
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """The smallest and largest possible value of each outcome, infinite if unknown."""
-        return {name: known_range(ends) for name, ends in self.outcomes.items()}
+        ends = self.outcomes if isinstance(self.outcomes, dict) else {}
+        return {name: known_range(ends.get(name)) for name in self.outcomes}
 
     @property
     def estimate(self) -> Any:
@@ -347,9 +291,7 @@ class DatasetSpec(base.Spec):
     """Whether the label is one of two classes (default) or a number, for mse and mean_error."""
     label_range: LabelRange | None = None
     """Smallest and largest possible label (null if unknown), for safety tests of target: number."""
-    features: Annotated[
-        base.ColumnNames | KernelSpec | None, BeforeValidator(_validate_features)
-    ] = None
+    features: Features | None = None
     """Columns the classifier sees; by default all but label, weight and drop. `{kernel: rbf,
     components: 500}` gives linear models features of a kernel of them.
     """

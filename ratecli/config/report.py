@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, Strict
+from pydantic import BeforeValidator, ConfigDict, Field, Strict, StringConstraints
 
 from ratecli.config import base
 from ratecli.config.sweep import SweepValue
@@ -185,26 +184,13 @@ PERCENT_PATTERN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*%")
 WITHIN_HELP = "write a number (0.01), a percentage (2%), or ci for ratecli's 95 % interval"
 
 
-def _validate_tolerance(value: object) -> object:
-    if not base.is_scalar(value):
-        raise base.type_error("a number or a text", value, WITHIN_HELP)
-    if isinstance(value, str):
-        good = value == CONFIDENCE_INTERVAL or bool(PERCENT_PATTERN.fullmatch(value))
-    else:
-        good = isinstance(value, int | float) and 0 <= value < math.inf
-    if not good:
-        raise base.value_error("a number from 0, a percentage or ci", f"'{value}'", WITHIN_HELP)
-    return value
-
-
 StrictNumber = Annotated[float, Strict()]
 Tolerance = Annotated[
-    float | str,
-    BeforeValidator(_validate_tolerance),
-    base.any_of(
-        {"type": "number", "minimum": 0},
-        {"type": "string", "pattern": rf"^({CONFIDENCE_INTERVAL}|{PERCENT_PATTERN.pattern})$"},
-    ),
+    Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)]
+    | Annotated[
+        str, StringConstraints(pattern=rf"^({CONFIDENCE_INTERVAL}|{PERCENT_PATTERN.pattern})$")
+    ],
+    base.OneOf("a number from 0, a percentage or ci", WITHIN_HELP),
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -99,27 +98,10 @@ class LimitsSpec(base.Spec):
         return LimitsSpec(**{key: max(pair) for key, pair in pairs.items() if None not in pair})
 
 
-def _validate_trial_seconds(value: object) -> object:
-    """Return a number above 0, or a mapping of data sets to such numbers."""
-    if isinstance(value, dict):
-        base.validate_each(value.items(), _validate_positive)
-    else:
-        _validate_positive(value, " or a mapping of data sets to numbers")
-    return value
-
-
-def _validate_positive(value: object, other: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise base.type_error(f"a number of seconds{other}", value)
-    if not 0 < value < math.inf:
-        raise base.value_error("greater than 0 and finite", f"'{value}'")
-
-
-_POSITIVE = {"type": "number", "exclusiveMinimum": 0}
+Positive = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
 TrialSeconds = Annotated[
-    float | dict[str, float],
-    BeforeValidator(_validate_trial_seconds),
-    base.any_of(_POSITIVE, {"type": "object", "additionalProperties": _POSITIVE}),
+    Positive | dict[str, Positive],
+    base.OneOf("a number of seconds or a mapping of data sets to numbers"),
 ]
 """Seconds of a trial: a number, or one for each data set."""
 
@@ -133,19 +115,10 @@ AIM_RANGE = base.NumberRange(0.5, 1, below=True)
 """Valid `aim`: 0.5 tightens nothing; 1 would require an infinite margin."""
 
 
-def _validate_delta(value: object) -> object:
-    """Return delta: one for all constraints, or a mapping of constraints to deltas."""
-    if isinstance(value, dict):
-        base.validate_each(value.items(), PROBABILITY_RANGE.validate)
-    else:
-        PROBABILITY_RANGE.validate(value)
-    return value
-
-
 Probability = Annotated[float | str, PROBABILITY_RANGE]
 DeltaField = Annotated[
-    float | str | dict[str, float | str],
-    PlainValidator(_validate_delta, json_schema_input_type=Probability | dict[str, Probability]),
+    Probability | dict[str, Probability],
+    base.OneOf("a number such as 0.5 or 1/2, or a name of the sweep"),
 ]
 
 

@@ -55,7 +55,7 @@ KEYS = [
         "trial_seconds: {unconstrained: ⟦a⟧}\n",
         "a number of seconds or a mapping of data sets",
     ),
-    ("E104", "trial_seconds: {unconstrained: {loans: ⟦0⟧}}\n", "greater than 0 and finite"),
+    ("E104", "trial_seconds: {unconstrained: {loans: ⟦0⟧}}\n", "greater than 0"),
     ("E104", "trial_seconds: {⟦unconstraned⟧: 1}\n", "did you mean 'unconstrained'"),
     ("E104", "trial_seconds: {unconstrained: {⟦loan⟧: 1}}\n", "is not a data set of this file"),
     ("E101", "regularization: {⟦l1⟧: 3}\n", "allowed keys: l2"),
