@@ -162,6 +162,15 @@ def test_other_optimizers_come_close_and_are_repeatable(optimizer, iterations, n
     np.testing.assert_array_equal(model.weights, other.weights)
 
 
+@pytest.mark.parametrize("rule", [GAP, "positive_rate <= 0.4"])
+def test_many_weights_come_close_with_smooth_maxima(rule, monkeypatch):
+    problem = promised(smooth_rows(1), {"c": rule}, tests=20_000)
+    best, exact = optimum(problem, inflation=2), solved(problem, inflation=2).multipliers
+    monkeypatch.setattr(search, "MAX_DENSE_WEIGHTS", 0)
+    assert best - 1e-7 <= optimum(problem, inflation=2) <= best + 1e-4
+    assert solved(problem, inflation=2).multipliers == pytest.approx(exact, abs=5e-3)
+
+
 def test_lagrangian_multipliers_belong_to_the_best_iterate():
     """Not of the last (defect 14): where a goal binds, the same by both optimizers; else 0."""
     for rule in (GAP, "positive_rate <= 0.99"):
