@@ -19,7 +19,7 @@ from ratecli.solvers.hull.mixture import max_slack_problem
 from ratecli.solvers.hull.simplex import _solve_by_highs, solve_linear_program
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.oracles.base import OracleRows
-from ratecli.solvers.oracles.linear import best_line_step, sweep_directions
+from ratecli.solvers.oracles.linear_search import best_line_step, sweep_directions
 from ratecli.solvers.problem import Problem
 
 GAP = 1e-5

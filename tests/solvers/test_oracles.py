@@ -21,7 +21,7 @@ from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.master import best_in_hull
 from ratecli.solvers.hull.solver import Mixture
-from ratecli.solvers.oracles import build, choice, linear, model_names
+from ratecli.solvers.oracles import build, choice, linear_search, model_names
 from ratecli.solvers.oracles.base import FitRows, OracleRows
 from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator, model_class
 from ratecli.solvers.problem import ERROR_RATE, Problem
@@ -160,7 +160,7 @@ def test_a_linear_search_is_shared_by_the_same_problem_only(n):
     first = search()
     others = [search(seed=1), search(l2=0.02), search(prices=1)]
     assert first not in others
-    linear._search_cache._known.clear()
+    linear_search._search_cache._known.clear()
     assert search() == first
 
 

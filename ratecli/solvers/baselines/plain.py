@@ -59,7 +59,7 @@ def solve_plain(
 
         return Solution({"estimate": fit_plain_regressor(options.model, problem)})
     if options.loss == "squared":
-        from ratecli.solvers.baselines.linear import fit_plain_estimate
+        from ratecli.solvers.baselines.linear_fits import fit_plain_estimate
 
         return Solution({"estimate": fit_plain_estimate(problem)})
     classifier, reason = fit_model(options, problem)
@@ -97,7 +97,7 @@ def fit_model(options: ModelOptions, problem: Problem) -> tuple[Classifier, str]
         return Threshold(weights, -score.threshold), ""
     if is_linear(options.model):
         # imports numba, which takes a fifth of a second in every process
-        from ratecli.solvers.baselines.linear import fit_plain_classifier
+        from ratecli.solvers.baselines.linear_fits import fit_plain_classifier
 
         logistic = model_name(options.model) == LOGISTIC_MODEL or options.loss == "logistic"
         return fit_plain_classifier(problem, "logistic" if logistic else "hinge")

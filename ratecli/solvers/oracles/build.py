@@ -16,7 +16,7 @@ from ratecli.solvers.oracles.choice import (
     NamedOptions,
     oracle_uses_groups,
 )
-from ratecli.solvers.oracles.linear import LinearOracle, PairedRegressionOracle
+from ratecli.solvers.oracles.linear_search import LinearOracle, PairedRegressionOracle
 from ratecli.solvers.oracles.model_names import LOGISTIC, PROBABILITIES_OPTION
 from ratecli.solvers.problem import Groups, Problem
 
