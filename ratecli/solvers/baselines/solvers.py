@@ -261,20 +261,19 @@ class PostShift(ThresholdSolver, RandomizableSolver):
     membership must be known when a row is classified, but need not be a feature. The data set that
     a row comes from is not known then and does not define a group.
 
-    The model is the best single threshold for each group, found by branch and bound for goals of
-    every class. If `exact` in the trace is true, no other choice of thresholds on the training set
-    has a smaller objective or, if none satisfies all constraints, a smaller violation. Otherwise
-    the search was stopped, as it may be with many groups, and the objective is at most
-    `deterministic_gap` above the optimum. With a smooth objective, choices are compared one by one
-    instead: all of them if there are few enough, else the best of a local search.
+    The model is the best single threshold for each group. If `exact` in the trace is true, no other
+    choice of thresholds on the training set has a smaller objective or, if none satisfies all
+    constraints, a smaller violation: all choices were compared, or the best random choice is no
+    better. With too many choices the model is the best result of a local search, and its objective
+    is at most `deterministic_gap` above the optimum.
 
     With `randomize`, the model is a random choice among thresholds, which satisfies all constraints
     on the training set with the smallest objective of any such choice. It is the best point of a
     hull with a block for each group, whose points are the group's cuts; most groups have a single
     threshold, few need a random choice between two. It is optimal within `gap`, as the trace says.
-    For a smooth objective that is neither convex nor made of ratios, such as `-mcc`, it is the best
-    of several local optima, without a certificate. `first_order_gap` in the trace is by how much
-    small steps could improve it.
+    For sums and comparisons of ratios, and for a smooth objective that is neither convex nor made
+    of ratios, such as `-mcc`, it is the best of several local optima, without a certificate.
+    `first_order_gap` in the trace is by how much small steps could improve it.
 
     Attributes
     ----------
@@ -300,7 +299,7 @@ class PostShift(ThresholdSolver, RandomizableSolver):
     min_support: Annotated[int, Ge(0)] = 0
     small_groups: Literal["pool", "refuse"] = "pool"
 
-    version: ClassVar[int] = 9
+    version: ClassVar[int] = 10
     runs: ClassVar[str] = "ratecli.solvers.baselines.post_shift:solve_post_shift"
     objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES

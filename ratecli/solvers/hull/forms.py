@@ -23,7 +23,7 @@ from ratecli.rates.analysis import (
 )
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import RowKinds
-from ratecli.rates.tangent import any_undefined, tangent, tangents, values
+from ratecli.rates.tangent import any_undefined, tangent, values
 from ratecli.solvers.problem import Problem
 
 RateIndex = dict[Leaf, int]
@@ -132,15 +132,6 @@ class ConvexTerm:
         else:
             found = values(self.expression, points, self.index)
         return np.asarray(found.reshape(rates.shape[1:]))
-
-    def least(self, middle: Array, half: Array) -> Array:
-        """Return lower bounds (T,) over boxes of rates: `middle` +- `half` (K, T)."""
-        if self.lines:
-            slopes, constants = self.table[:, :-1], self.table[:, -1:]
-            ends = slopes @ middle - np.abs(slopes) @ half + constants
-            return np.asarray(ends.max(axis=0))
-        found = tangents(self.expression, middle, self.index)
-        return np.asarray(found.value - (np.abs(found.slopes) * half).sum(axis=0))
 
     def tangent(self, rates: Array) -> LinearTerm:
         """Return a tangent at `rates`, which is nowhere above the curve (see `rates.tangent`)."""
@@ -352,10 +343,11 @@ class RateProgram:
         easy = self.single is not None or not (aim.fractions or aim.smooth)
         return easy and not any(form.fractions for form in self.constraints)
 
-    def linearized(self, rates: Array) -> RateProgram | None:
+    def linearized(self, rates: Array, *, single: bool = False) -> RateProgram | None:
         """Return the program with the tangents at `rates` (K,) of all terms that are not convex.
 
-        Only an objective that is a single fraction is kept. None if a tangent is undefined.
+        An objective that is a single fraction is kept unless `single`. None if a tangent is
+        undefined.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             tangents = [fraction.tangent(rates) for fraction in self.fractions]
@@ -375,7 +367,7 @@ class RateProgram:
             lines.append(line)
             return ProgramForm(line, 0.0 * form.shares, curves)
 
-        aim = self.objective if self.single else flat(self.objective)
+        aim = self.objective if self.single and not single else flat(self.objective)
         found = replace(self, objective=aim, constraints=tuple(map(flat, self.constraints)))
         return found if all(np.isfinite(line.vector).all() for line in lines) else None
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 from ratecli.models.base import Array
 from ratecli.rates.matrix import RowKinds
@@ -206,6 +207,27 @@ class Master:
             self.tangents,
             not self.elastic,
         )
+
+    def solve_integral(self, nodes: int) -> Array | None:
+        """Return weights (T,) with one point of each block, None if none was found.
+
+        HiGHS opens at most so many nodes. Tangents are those of `solve`, or the first ones.
+        """
+        lines, heights = self._rows()
+        table, none = np.hstack([lines @ self._points, heights]), np.zeros(heights.shape[1])
+        blocks = np.hstack([self._members, np.tile(none, (len(self._members), 1))])
+        free = np.append(np.ones(self._points.shape[1]), none)
+        found = milp(
+            table[0],
+            integrality=free,
+            bounds=Bounds(0, np.where(free > 0, 1, np.inf)),
+            constraints=[
+                LinearConstraint(blocks, 1, 1),
+                LinearConstraint(table[2:], -np.inf, 0.0),
+            ],
+            options={"node_limit": nodes},
+        )
+        return None if found.x is None else np.asarray(found.x[: self._points.shape[1]])
 
     def _rows(self) -> tuple[Array, Array]:
         """Return the lines (R, K + 1) of the rows, and what heights add to them."""
