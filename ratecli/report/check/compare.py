@@ -422,9 +422,9 @@ def _differences(was: Numbers, now: Numbers, design: SeedDesign) -> list[MeanDif
         largest[rows] = np.nanmax(np.abs(changes[rows]), axis=1)
     samples = [changes[rows]] if design.paired else [was[rows], now[rows]]
     errors = _standard_errors(samples) if design.enough else [(None, math.inf)] * len(rows)
-    for k, (error, df) in zip(rows.tolist(), errors, strict=True):
-        means = float(np.nanmean(was[k])), float(np.nanmean(now[k]))
-        found[k] = MeanDifference(*means, int(sizes[k]), float(largest[k]), error, df)
+    means = [np.nanmean(side[rows], axis=1).tolist() for side in (was, now)]
+    for k, (error, df), one, other in zip(rows.tolist(), errors, *means, strict=True):
+        found[k] = MeanDifference(one, other, int(sizes[k]), float(largest[k]), error, df)
     return found
 
 
