@@ -22,12 +22,12 @@ def append_columns(X: Features, columns: Array, dtype: type[np.floating] = np.fl
     return sparse.csr_array(sparse.hstack(parts, format="csr", dtype=dtype))
 
 
-def features_of_entries(columns: NDArray[np.int64], values: Array, width: int) -> Features:
+def features_of_entries(columns: NDArray[np.signedinteger], values: Array, width: int) -> Features:
     """Return (n, width) features from k entries a row: their columns and values, (n, k).
 
     The features are sparse if k is below a share `SPARSE_BELOW` of the width.
     """
-    starts = np.arange(0, columns.size + 1, columns.shape[1])
+    starts = np.arange(0, columns.size + 1, columns.shape[1], dtype=columns.dtype)
     matrix = sparse.csr_array((values.ravel(), columns.ravel(), starts), (len(columns), width))
     matrix.eliminate_zeros()
     matrix.sum_duplicates()

@@ -72,7 +72,7 @@ class RecordEncoder:
         from ratecli.models.loops import fill_entries  # noqa: PLC0415
 
         blocks = len(self.coding.of_number) + len(self.coding.of_code)
-        columns = np.empty((len(numbers), blocks), np.int64)
+        columns = np.empty((len(numbers), blocks), np.int32)
         values = np.empty(columns.shape)
         fill_entries(numbers, codes, self.coding, columns, values)
         if not len(self.coding.of_code) and blocks == self.width:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ratecli.models.base import Array, Classifier
+from ratecli.models.composed import all_outputs
 from ratecli.models.records import RecordEncoder, RowBlock
 from ratecli.rates.matrix import Predictions, log_loss
 from ratecli.rates.sample import make_read_only
@@ -190,9 +191,10 @@ def _prediction_sums(
     sums = np.zeros((len(classifiers), 1 if label is None else 4, cells))
     for rows in blocks:
         for totals, classifier in zip(sums, classifiers, strict=True):
-            found = [classifier.decide(rows.X)]
+            decided, _, estimates = all_outputs(classifier, rows.X)
+            found = [decided]
             if label is not None:
-                estimates, true = classifier.estimate(rows.X), label[rows.cell]
+                true = label[rows.cell]
                 error = np.nan_to_num(estimates - true)
                 found += [error, error**2, log_loss(estimates, true)]
             totals += [np.bincount(rows.cell, rows.weight * each, cells) for each in found]
