@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 from ratecli.errors import Diagnostic, SourceLocation
 
@@ -171,3 +173,20 @@ def _escape(text: str) -> str:
 
 def _severity(fault: Diagnostic) -> str:
     return "error" if fault.is_error else "warning"
+
+
+def render_text(
+    path: Path, facts: Mapping[str, Any], filters: Mapping[str, Callable[..., str]]
+) -> str:
+    """Return the text of a Jinja template, in which a line with a block alone is left out."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415  slow
+
+    environment = Environment(  # noqa: S701  the text is no HTML
+        loader=FileSystemLoader(path.parent),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters |= filters
+    return environment.get_template(path.name).render(facts)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from ratecli.certify.trees import plan_goal_test
 from ratecli.config.experiment import DeployedSpec
@@ -14,7 +16,6 @@ from ratecli.experiment.checks.goals import SHAPE_NAMES, refusal_reason, shorten
 from ratecli.experiment.checks.rows import tested_constraints
 from ratecli.experiment.filter_stage import filter_stage_cases
 from ratecli.experiment.options import (
-    all_options,
     in_order_of_choice,
     solver_class,
     use_and_limits_of,
@@ -26,70 +27,57 @@ from ratecli.rates.affine import Affine, affine, bound_text, positive_combinatio
 from ratecli.rates.analysis import Goal, Shape
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED, MEASURES, canonical_name
-from ratecli.render import plain_value
+from ratecli.render import plain_value, render_text
 from ratecli.sampling.rows import load_trial_data
 from ratecli.solvers.base import Solver
-from ratecli.solvers.margin import MarginSpec
 from ratecli.solvers.registry import all_algorithms
 
 MAX_SHOWN_ITEMS = 4
 """Maximum number of tests, bounds, filters, sweep points or pieces that are listed in full."""
 TEXT_LENGTH = 300
-LOCAL_OPTIMUM = (
-    "local, the best of several searches: no certificate says how far it is from the best "
-    "possible; `thresholded` tries every threshold"
-)
-TAKE_PHRASES = {
-    "weights": "each training row is weighted by the probability that it is kept",
-    "sample": "each training row is kept or not, at random by the seed",
-}
 
 
 def explain(prepared: PreparedExperiment) -> list[str]:
     """Return the full explanation: sweeps, and every goal with the algorithms that support it."""
     experiment, cases = prepared.experiment, prepared.cases
-    lines = [experiment.name, "", "algorithms", *_indent(_explain_algorithms(cases))]
-    if experiment.filter is not None:
-        lines += ["", "filter", *_indent(_explain_filters(prepared))]
-    goals = list[Goal]()
-    for name in ("objective", *experiment.constraints):
-        title = name if name == "objective" else f"constraint {name}"
-        by_point = _goal_by_point(cases, name)
-        goals.append(by_point[0][1])
-        tests = [] if name == "objective" else _explain_safety(prepared, name)
-        lines += ["", title, *_indent([*explain_goal(by_point), *tests])]
-    lines += ["", "which algorithm", *_indent(_explain_choice(goals))]
-    if experiment.deployed is not None:
-        lines += ["", "deployed model", f"  {_explain_deployed(experiment.deployed)}"]
+    goals = {name: _goal_by_point(cases, name) for name in ("objective", *experiment.constraints)}
+    by_label: dict[str, list[Case]] = {}
+    for case in cases:
+        by_label.setdefault(case.label, []).append(case)
+    takes = {case.filtering.take for case in cases if case.filtering is not None}
     metrics = case_metrics(cases)
-    shown = [
-        f"{name} = {shorten_text(ex.to_text(metrics[name]), TEXT_LENGTH)}"
-        for name in experiment.metrics
-    ]
-    return [*lines, "", "metrics", *_indent(shown)]
+    facts = {
+        "most": MAX_SHOWN_ITEMS,
+        "experiment": experiment,
+        "by_label": by_label,
+        "places": {label: _guard_place(own) for label, own in by_label.items()},
+        "takes": sorted(takes),
+        "users": [entry.label for entry in experiment.algorithms if entry.filter],
+        "others": [entry.label for entry in experiment.algorithms if not entry.filter],
+        "filters": list(filter_stage_cases(cases).values()),
+        "goals": {name: _goal_facts(by_point) for name, by_point in goals.items()},
+        "tests": {name: _explain_safety(prepared, name) for name in experiment.constraints},
+        "choices": list(_explain_choice([by_point[0][1] for by_point in goals.values()])),
+        "deployed": experiment.deployed and _explain_deployed(experiment.deployed),
+        "metrics": {
+            name: shorten_text(ex.to_text(metrics[name]), TEXT_LENGTH)
+            for name in experiment.metrics
+        },
+    }
+    template = Path(__file__).with_suffix(".jinja")
+    text = render_text(template, facts, {"pairs": _pairs, "more": _more})
+    return text.splitlines()
 
 
-def _explain_algorithms(cases: Sequence[Case]) -> Iterator[str]:
-    for label in dict.fromkeys(case.label for case in cases):
-        own = [case for case in cases if case.label == label]
-        kind = "" if label == own[0].algorithm else f" ({own[0].algorithm})"
-        points = f"{len(own)} sweep point{'s' * (len(own) > 1)}"
-        yield f"{label}{kind}: {_pairs(own[0].options())}; {points}"
-        if own[0].settings:
-            yield f"  {own[0].tuning_cost()}"
-        if any(case.constraints for case in own):
-            yield from _indent(_explain_guard(own[0].guard))
-
-
-def _explain_guard(guard: MarginSpec) -> Iterator[str]:
-    """Say where constraints have to hold, if not on the training rows."""
-    if guard.holds == "train":
-        return
-    where = "on validation rows"
-    if guard.level is not None:
-        rows = "training" if guard.holds == "new_rows" else "validation"
-        where = f"in the population of the {rows} rows with probability {guard.level:g}"
-    yield f"constraints are tightened to hold {where}"
+def _guard_place(cases: Sequence[Case]) -> str:
+    """Return where an algorithm's constraints have to hold; "" if on the training rows only."""
+    guard = cases[0].guard
+    if guard.holds == "train" or not any(case.constraints for case in cases):
+        return ""
+    if guard.level is None:
+        return "on validation rows"
+    rows = "training" if guard.holds == "new_rows" else "validation"
+    return f"in the population of the {rows} rows with probability {guard.level:g}"
 
 
 def _explain_deployed(deployed: DeployedSpec) -> str:
@@ -101,26 +89,6 @@ def _explain_deployed(deployed: DeployedSpec) -> str:
     which = "decisions" if kind == "column" else "more likely decisions"
     words = "" if word is None else f", of which '{word}' is positive"
     return f"{which} of the {kind} '{source}'{same}{words}"
-
-
-def _explain_filters(prepared: PreparedExperiment) -> Iterator[str]:
-    """Describe the filters of the training rows, and which algorithms use them."""
-    takes = {case.filtering.take for case in prepared.cases if case.filtering is not None}
-    yield from (TAKE_PHRASES[take] for take in sorted(takes))
-    entries = prepared.experiment.algorithms
-    users = [entry.label for entry in entries if entry.filter]
-    others = [entry.label for entry in entries if not entry.filter]
-    yield f"used by {', '.join(users) or 'no algorithm'}"
-    if others:
-        yield f"not used by {', '.join(others)}, which train on all rows"
-    found = list(filter_stage_cases(prepared.cases).values())
-    for case in found[:MAX_SHOWN_ITEMS]:
-        yield f"{case.label}{' at ' if case.point else ''}{_pairs(case.point)}"
-        yield f"  {case.algorithm}: {_pairs(all_options(case.solver))}"
-        yield f"  minimize    {case.objective.text}"
-        yield from (f"  subject to  {rule.text}" for rule in case.constraints)
-        yield f"  hidden      {', '.join(case.unseen)}"
-    yield from _count_more(found, "filters")
 
 
 # safety tests
@@ -147,8 +115,7 @@ def _explain_safety(prepared: PreparedExperiment, name: str) -> list[str]:
             lines.append(f"of {alike[0].label}{point}{more}")
         lines += _explain_test(prepared, alike[0], name)
     lines += _count_more(found, "tests")
-    title = "safety test: a model is returned only if it passes for every constraint"
-    return [title, *_indent(lines)] if found else []
+    return lines
 
 
 def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterator[str]:
@@ -197,46 +164,26 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
 # goals
 
 
-def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
-    """Explain a goal at its sweep points: text, class and normal form."""
-    goal, objective = goals[0][1], goals[0][1].name == "objective"
-    text = shorten_text(ex.to_text(goal.expression), TEXT_LENGTH)
+def _goal_facts(goals: Sequence[tuple[str, Goal]]) -> dict[str, Any]:
+    """Return what the template says about a goal, given at its sweep points."""
+    goal = goals[0][1]
     words = dict.fromkeys(map(canonical_name, re.findall(r"\w+", goal.text)))
-    return [
-        f"as written  {goal.text}",
-        *(
-            f"where       {name}(by=columns) is {MEASURES[name].text}"
-            for name in words
-            if name in MEASURES
-        ),
-        f"understood  {text}{'' if objective else ' <= 0'}",
-        f"class       {SHAPE_NAMES[goal.shape]}",
-        *([f"optimum     {LOCAL_OPTIMUM}"] if objective and goal.shape is Shape.SMOOTH else []),
-        *_explain_references(goal),
-        *_format_normal_forms(goals),
-    ]
-
-
-def _explain_references(goal: Goal) -> Iterator[str]:
-    """Say when the value of each `of(...)` is known, and what stands for it in the normal form."""
-    for part in sorted(set(references(goal.expression)), key=ex.to_text):
-        deployed = part.algorithm == DEPLOYED
-        when = "the deployed model has decided" if deployed else "that trial has run"
-        number = f"{OF_PLACEHOLDER:g} stands for it in the form below"
-        yield f"{ex.to_text(part)} is known once {when}; {number}"
-
-
-def _format_normal_forms(goals: Sequence[tuple[str, Goal]]) -> Iterator[str]:
-    """Format the goal as solvers get it, affine parts as combinations with positive weights."""
-    yield "minimize" if goals[0][1].name == "objective" else "all of these must hold"
-    shown: dict[tuple[str, ...], str] = {}
-    for label, goal in goals:
-        lines = [_format_piece(each, goal) for each in goal.pieces[:MAX_SHOWN_ITEMS]]
-        shown.setdefault((*lines, *_count_more(goal.pieces, "parts")), label)
-    for own, label in list(shown.items())[:MAX_SHOWN_ITEMS]:
-        head = [f"at {label}"] if label and len(shown) > 1 else []
-        yield from _indent([*head, *(_indent(own) if head else own)])
-    yield from _indent(_count_more(shown, "sweep points"))
+    forms: dict[tuple[str, ...], str] = {}
+    for label, each in goals:
+        lines = [_format_piece(piece, each) for piece in each.pieces[:MAX_SHOWN_ITEMS]]
+        forms.setdefault((*lines, *_count_more(each.pieces, "parts")), label)
+    several = len(forms) > 1
+    found = sorted(set(references(goal.expression)), key=ex.to_text)
+    return {
+        "text": goal.text,
+        "measures": {name: MEASURES[name].text for name in words if name in MEASURES},
+        "understood": shorten_text(ex.to_text(goal.expression), TEXT_LENGTH),
+        "shape": SHAPE_NAMES[goal.shape],
+        "optimum": goal.name == "objective" and goal.shape is Shape.SMOOTH,
+        "references": [(ex.to_text(part), part.algorithm == DEPLOYED) for part in found],
+        "placeholder": f"{OF_PLACEHOLDER:g}",
+        "forms": [(label if several else "", lines) for lines, label in forms.items()],
+    }
 
 
 def _format_piece(piece: Expression, goal: Goal) -> str:
@@ -295,9 +242,8 @@ def _pairs(values: Mapping[str, object]) -> str:
 def _count_more(items: Sized, noun: str) -> list[str]:
     """Return a line on the number of items beyond those listed; none if all are listed."""
     more = len(items) - MAX_SHOWN_ITEMS
-    noun = noun.removesuffix("s") if more == 1 else noun
-    return [f"... {more} more {noun} ..."] if more > 0 else []
+    return [_more(more, noun)] if more > 0 else []
 
 
-def _indent(lines: Iterable[str]) -> list[str]:
-    return [f"  {line}" for line in lines]
+def _more(count: int, noun: str) -> str:
+    return f"... {count} more {noun.removesuffix('s') if count == 1 else noun} ..."

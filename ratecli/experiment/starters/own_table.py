@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from scipy.special import ndtri
 
 from ratecli.config.document import Document
@@ -53,7 +52,7 @@ from ratecli.experiment.starters.options import (
 from ratecli.rates.sample import Floats
 from ratecli.rates.syntax import quote
 from ratecli.rates.table import MEASURES
-from ratecli.render import terminal_safe
+from ratecli.render import render_text, terminal_safe
 from ratecli.solvers.judges import EXTRA_NOISE
 from ratecli.solvers.margin import DEFAULT_LEVEL
 
@@ -118,22 +117,9 @@ def own_table_starter(request: StarterOptions) -> Starter:
         "algorithms": algorithms,
         "alternatives": {name: use_and_limits_of(name) for name in others},
     }
-    text = _environment().get_template("own-table.yaml.jinja").render(facts)
-    notes = _environment().get_template("own-table.notes.jinja").render(facts)
+    text = render_text(FOLDER / "own-table.yaml.jinja", facts, FILTERS)
+    notes = render_text(FOLDER / "own-table.notes.jinja", facts, FILTERS)
     return Starter(text, tuple(notes.rstrip("\n").split("\n")), _check_starter(text, request.path))
-
-
-def _environment() -> Environment:
-    found = Environment(  # noqa: S701  the files are no HTML
-        loader=FileSystemLoader(FOLDER),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-    )
-    found.filters |= {"yaml": _yaml, "quoted": quoted, "counts": format_counts}
-    found.filters["safe_text"] = terminal_safe
-    return found
 
 
 def sniff_table(request: StarterOptions) -> tuple[TextFormat, pd.DataFrame, str]:
@@ -313,3 +299,12 @@ def _yaml(value: Any) -> str:
     if text != terminal_safe(text):
         text = str(yaml.safe_dump(value, **options))  # with escapes
     return text.removesuffix("\n").removesuffix("\n...")
+
+
+FILTERS: dict[str, Callable[..., str]] = {
+    "yaml": _yaml,
+    "quoted": quoted,
+    "counts": format_counts,
+    "safe_text": terminal_safe,
+}
+"""What the templates apply to values."""
