@@ -188,22 +188,9 @@ class Solver(ABC):  # noqa: B024  type checkers take no other class for hashable
         """Whether classifiers use the slices named in goals, which must not reveal the label."""
         return False
 
-    @property
-    def takes_numbers(self) -> bool:
-        """Whether the algorithm, with its current options, learns numeric labels."""
-        return self._has(type(self).numbers)
-
-    @property
-    def takes_streams(self) -> bool:
-        """Whether the algorithm, with its current options, learns from streamed rows."""
-        return self._has(type(self).streams)
-
-    @property
-    def takes_episodes(self) -> bool:
-        """Whether the algorithm, with its current options, learns policies of episodes."""
-        return self._has(type(self).episodes)
-
-    def _has(self, options: Mapping[str, Any] | None) -> bool:
+    def learns(self, rows: Literal["numbers", "streams", "episodes"]) -> bool:
+        """Whether the algorithm, with its current options, learns from such labels or rows."""
+        options: Mapping[str, Any] | None = getattr(type(self), rows)
         return options is not None and all(getattr(self, key) == options[key] for key in options)
 
     @property

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from ratecli import plugins
@@ -78,8 +78,7 @@ class Algorithm:
         plugin = self.plugin
         if plugin is not None:
             return plugin_solver_class(plugin)
-        module, _, name = self.path.partition(":")
-        solver: type[Solver] = getattr(import_module(f"ratecli.solvers.{module}"), name)
+        solver: type[Solver] = resolve_name(f"ratecli.solvers.{self.path}")
         return solver
 
 

@@ -229,7 +229,7 @@ def test_options_without_effect_are_named():
     boosted = ThreePlayer(model=SMALL)
     assert (boosted.steps, boosted.every, boosted.scores) == (30, 2, {"held_out": 0.2})
     assert {"steps", "tune", "batch"} <= boosted.idle.keys()
-    assert not boosted.takes_streams
+    assert not boosted.learns("streams")
     assert ThreePlayer().idle.keys() == {"scores"}
     with pytest.raises(ValueError, match="oracle"):
         ThreePlayer(model="lightgbm", oracle="linear")

@@ -176,7 +176,7 @@ def _check_labels(
                     message = f"'{ex.to_text(leaf)}' needs labels of two classes, not numbers"
                     hint = f"rates of numbers: {rates}"
                     yield Diagnostic("E306", message, hint, loc=text_loc, span=leaf.span)
-        if not case.solver.takes_numbers:
+        if not case.solver.learns("numbers"):
             yield _no_numbers(case, loc)
     elif not case.solver.takes_classes:
         options = type(case.solver).numbers or {}
@@ -310,7 +310,7 @@ def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnos
         (case.holdout is not None, ("safety",), "a safety test"),
         (case.filtering is not None, ("filter",), "a filter"),
         (deployed is not None and deployed.column is None, ("deployed",), "a deployed model"),
-        (not case.solver.takes_streams, entry, f"algorithm '{case.label}'"),
+        (not case.solver.learns("streams"), entry, f"algorithm '{case.label}'"),
         (
             case.guard.level is not None and experiment.datasets[name].weight is not None,
             experiment.holds_loc(case.label),
@@ -335,7 +335,7 @@ def _check_episodes(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
     """Yield an E308 for an algorithm that learns no policies, E411 for several tables."""
     logged = {name: logged_columns(experiment.datasets[name]) for name in case.datasets}
     episodic = [name for name, columns in logged.items() if columns and columns.episode]
-    if episodic and not case.solver.takes_episodes:
+    if episodic and not case.solver.learns("episodes"):
         message = f"algorithm '{case.label}' learns no policies of episodes"
         hint = f"algorithms that can: {_algorithms_for('episodes')}"
         yield Diagnostic("E308", message, hint, loc=experiment.entry_loc(case.label), key=True)
