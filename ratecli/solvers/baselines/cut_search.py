@@ -36,7 +36,7 @@ MAX_PAIRS = 30
 """Maximum number of pairs of groups that are moved together."""
 MIN_GRID = 3
 """All groups are moved together if the grid has at least this many cuts of each."""
-ZOOM = 0.5
+ZOOM = 0.7
 """Width of a grid relative to the one before it."""
 PROVEN_GAP, SMALL_GAP = 1e-9, 1e-4
 """Gaps that count as 0, and that need no further search."""
@@ -82,15 +82,15 @@ def best_deterministic_cuts(
     supports = list(itertools.islice(itertools.product(*(cuts for cuts, _ in chances)), STARTS))
     starts = [local.best(np.array(supports).T), local.rounded(optimum, chances), local.coarse()]
     found = min(map(local.moved, starts), key=attrgetter("key"))
-    at = optimum.rates
+    tangents_at = [optimum.rates, hull.rates(found.cuts[:, None])[:, 0]]
     for _ in range(MAX_PROGRAMS if _gap(found, optimum) > SMALL_GAP else 0):
-        exact = local.integral(at, found, chances)
+        exact = local.integral(tangents_at.pop(0), found, chances) if tangents_at else None
         if exact is None:
-            break
+            continue
         better = min(found, exact, local.moved(exact), key=attrgetter("key"))
-        if better is found:
-            break
-        found, at = better, hull.rates(better.cuts[:, None])[:, 0]
+        if better is not found:
+            found = better
+            tangents_at.append(hull.rates(found.cuts[:, None])[:, 0])
     return replace(found, gap=_gap(found, optimum))
 
 
