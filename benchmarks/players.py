@@ -48,9 +48,9 @@ from ratecli.rates.sample import Sample
 from ratecli.runner.trial import training_problem
 from ratecli.runner.workers import THREAD_VARIABLES, limit_to_one_thread
 from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
+from ratecli.solvers.gradient_steps import Stepper
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.solver import Mixture
-from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.players.game import DescentPlayer, GradientAscent, ThreePlayerGame
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.mixtures import shrink_mixture

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from ratecli.solvers.numerics import Stepper, minimize_quadratic
+from ratecli.solvers.bounded_qp import minimize_quadratic
+from ratecli.solvers.gradient_steps import Stepper
 
 
 def quadratic(seed: int, size: int) -> tuple[np.random.Generator, np.ndarray, np.ndarray]:

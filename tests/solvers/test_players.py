@@ -19,10 +19,10 @@ from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import resolve
 from ratecli.rates.scope import Scope
 from ratecli.rates.table import RATES
+from ratecli.solvers.gradient_steps import Stepper
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram
 from ratecli.solvers.hull.master import best_in_hull
 from ratecli.solvers.hull.solver import Mixture
-from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.players import game as game_module
 from ratecli.solvers.players import lagrangian as atoms
 from ratecli.solvers.players.mixtures import best_iterate, shrink_by_metrics, shrink_mixture

@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
+from ratecli.solvers.bounded_qp import minimize_quadratic
 from ratecli.solvers.design_matrix import MAX_DENSE_ENTRIES, DesignMatrix, row_blocks
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.loops import add_rows, move_to_hinges
 from ratecli.solvers.majorize.newton_system import solve_newton_system
-from ratecli.solvers.numerics import minimize_quadratic
 
 Mask = NDArray[np.bool_]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
-from ratecli.solvers.numerics import Stepper
+from ratecli.solvers.gradient_steps import Stepper
 from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.players.lagrangian import (
     ClosedFormAtom,

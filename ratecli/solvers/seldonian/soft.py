@@ -16,7 +16,7 @@ from ratecli.models.recent import array_digest
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.fit_cache import FitCache
-from ratecli.solvers.numerics import Stepper
+from ratecli.solvers.gradient_steps import Stepper
 from ratecli.solvers.problem import Problem, sum_by_goal
 from ratecli.solvers.seldonian.policy import policy_selection
 from ratecli.solvers.seldonian.prediction import predict_safety_test
