@@ -353,8 +353,15 @@ class _Search:
             return None
         most = int(np.abs(moved).argmax())
         gained = (last.objective - earlier.objective) * step[most] / (moved[most] or 1.0)
-        upper = np.minimum(last.upper - slopes * step, 0.0)
-        return replace(last, by=by, upper=upper, objective=last.objective + gained)
+        lowered = slopes * step
+        return replace(
+            last,
+            by=by,
+            plain=last.plain - step,
+            bias=last.bias - lowered,
+            upper=np.minimum(last.upper - lowered, 0.0),
+            objective=last.objective + gained,
+        )
 
     def _slopes(self, first: Attempt, before: Attempt | None, last: Attempt) -> Array:
         """Return by how much less pieces (J,) are violated per unit of tightening.
