@@ -144,10 +144,11 @@ OPTIMUM_GAP = 1e-8
 
 
 def best_objective(problem: Problem, cells: RowPositions, slack: float = 0.0) -> float:
-    """Return the least objective of decisions that are equal within each cell.
+    """Return the least objective of decisions that are equal within each cell, or a lower bound.
 
     `cells` (n,) has the cell of each row, numbered from 0; constraints may be violated by `slack`.
-    Return infinity if no decisions satisfy the constraints, NaN if the optimum is unknown.
+    It is a bound below the optimum for sums and comparisons of ratios. Return infinity if no
+    decisions satisfy the constraints, NaN if the optimum is unknown.
     """
     groups = np.equal.outer(np.arange(cells.max() + 1), cells).astype(float)
     all_yes = problem.rates.A @ groups.T
@@ -157,10 +158,13 @@ def best_objective(problem: Problem, cells: RowPositions, slack: float = 0.0) ->
         program = RateProgram.of(problem).loosened(slack)
     except ValueError:  # neither convex nor a sum of ratios
         return math.nan
-    if not program.is_convex:
+    if program.objective.smooth:
         return math.nan
     found = best_in_hull(program, hull, OPTIMUM_GAP)
-    return math.inf if found is None or not found.feasible else found.bound
+    if found is not None and found.feasible:
+        return found.bound
+    unproven = not program.is_convex and (found is None or found.bound <= 0)
+    return math.nan if unproven else math.inf
 
 
 def indistinguishable_rows(*columns: Array) -> RowPositions:
