@@ -10,15 +10,13 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import ratio_sum
-from ratecli.rates.analysis import Goal
 from ratecli.solvers.base import USABLE_STATUSES, JudgedRows, Progress, Solution, Solver
 from ratecli.solvers.baselines.solvers import PostShift
+from ratecli.solvers.hull.infeasible import least_by_ranges
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.judges import (
     MAX_IGNORED_SHORTFALL,
@@ -79,8 +77,6 @@ CONSTANTS = 21
 """Number of constant chances of a positive decision that are compared with a model."""
 MAX_TRIED_ENTRIES, MAX_TRIED_PIECES = 10**6, 6
 """Largest numbers of features in all rows, and of pieces, with which a refusal tries algorithms."""
-INFEASIBLE_PROGRAM = 2
-"""Status with which `linprog` reports that a problem is infeasible."""
 Holds = Literal["train", "validation", "new_rows"]
 
 
@@ -132,9 +128,9 @@ def solve_with_margin(
     Each round tightens the constraints by their shortfall, divided by the slope between the last
     two attempts. If the constraints cannot be satisfied then, or only by models that are not
     useful, the step was too large and is halved; the one after a success may be twice as long. No
-    problem is solved whose constraints contradict each other (see `_can_hold`). Of the amounts
-    without a shortfall, the one with the smallest objective is used. If there is none, the status
-    is `no_solution_found` if a level was required (see `_refuse` for the reason), else
+    problem is solved whose constraints contradict each other (see `least_by_ranges`). Of the
+    amounts without a shortfall, the one with the smallest objective is used. If there is none, the
+    status is `no_solution_found` if a level was required (see `_refuse` for the reason), else
     `iteration_limit` with the model of the smallest shortfall. A model is useful if its objective
     is smaller than that of any constant decision, random ones included, that the judge accepts.
 
@@ -391,7 +387,7 @@ class _Search:
         tightened constraints contradict each other.
         """
         tightened = replace(_tighten_problem(self.problem, by), near=near)
-        if not _can_hold(tightened.constraints):
+        if least_by_ranges(tightened.pieces) > MAX_IGNORED_SHORTFALL:
             return Solution({}, "infeasible")
         solution = self.solver.solution(tightened, self.rng, self.progress)
         if solution.judged is None:
@@ -577,16 +573,3 @@ def _tighten_problem(problem: Problem, by: Array) -> Problem:
         tight = tuple(ex.add(piece, ex.Constant(by)) if by else piece for piece, by in pieces)
         goals.append(replace(goal, pieces=tight))
     return replace(problem, constraints=tuple(goals))
-
-
-def _can_hold(goals: Sequence[Goal]) -> bool:
-    """Return whether some rates and ratios in their ranges satisfy all pieces linear in them."""
-    found = [form for goal in goals for piece in goal.pieces if (form := ratio_sum(piece))]
-    terms, constants = [form.terms() for form in found], [form.affine.constant for form in found]
-    ranges = {key: span for each in terms for key, (_, span) in each.items()}
-    if not ranges:
-        return max(constants, default=0.0) <= 0
-    rows = [[each[key][0] if key in each else 0.0 for key in ranges] for each in terms]
-    ends, objective = [*ranges.values()], np.zeros(len(ranges))
-    optimum = linprog(objective, rows, np.negative(constants), bounds=ends)
-    return bool(optimum.status != INFEASIBLE_PROGRAM)

@@ -240,7 +240,7 @@ def test_a_score_is_compared_with_a_stored_model(folder):
         ([SCORES + "{s: exp.yaml}"], "E404", "no file of scores"),
         ([SCORES + "3"], "E103", "a list of columns or a mapping"),
         ([SCORES + "[]"], "E103", "not an empty list"),
-        ([SCORES + "{s: 3}"], "E103", "the name of a column or file"),
+        ([SCORES + "{s: 3}"], "E103", "'s' must be text"),
         ([SCORES + "[risk]", "datasets.people.stream=true"], "E104", "cannot be combined"),
         (["algorithms=[unconstrained: {model: {score: {names: risk}}}]"], "E101", "'name'"),
         (

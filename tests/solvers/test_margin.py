@@ -17,6 +17,7 @@ from ratecli.rates.tangent import tangent, values
 from ratecli.solvers.base import JudgedRows, Solution, Solver
 from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
 from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.hull.infeasible import least_by_ranges
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.judges import EXTRA_NOISE, Attempt, NormalJudge, SafetyTestJudge, _deviates
 from ratecli.solvers.majorize.solver import Majorize
@@ -25,7 +26,6 @@ from ratecli.solvers.margin import (
     SPARE_SHARE,
     MarginSpec,
     _best_constant,
-    _can_hold,
     _folds,
     _next_step,
     _Search,
@@ -141,12 +141,12 @@ def test_promises_hold_where_features_are_like_a_group_by_chance(name, n, d):
 
 
 def test_a_refusal_names_a_limit_and_an_algorithm_with_which_the_rule_holds():
-    given = mimicking_rows(2, 4000, 10, "abs(tpr[g=a] - tpr[g=b]) <= 0.05")
+    given = mimicking_rows(6, 4000, 10, "abs(tpr[g=a] - tpr[g=b]) <= 0.05")
     found = guarded(given, "new_rows", level=0.9)
     assert found.status == "no_solution_found"
     limit = float(re.search(r"a limit of ([0-9.]+) instead of 0.05", found.reason)[1])
     assert 0.05 < limit < 0.2
-    looser = mimicking_rows(2, 4000, 10, f"abs(tpr[g=a] - tpr[g=b]) <= {limit}")
+    looser = mimicking_rows(6, 4000, 10, f"abs(tpr[g=a] - tpr[g=b]) <= {limit}")
     assert guarded(looser, "new_rows", level=0.9).variants
     assert "or the algorithm post_shift (groups must be known" in found.reason
     assert guarded(given, "new_rows", level=0.9, solver=PostShift()).variants
@@ -522,4 +522,4 @@ def test_a_constant_that_leaves_a_rule_undefined_counts_as_in_reports():
 )
 def test_contradicting_constraints_are_recognized(rules, can_hold):
     given = problem(smooth_rows(0), Rules(dict(enumerate(rules))))
-    assert _can_hold(given.constraints) == can_hold
+    assert (least_by_ranges(given.pieces) <= 0) == can_hold

@@ -34,11 +34,13 @@ STARTS = 64
 PASSES = 20
 MAX_PAIRS = 30
 """Maximum number of pairs of groups that are moved together."""
+MAX_NEAR = 50
+"""By how many cuts the first search moves groups."""
 MIN_GRID = 3
 """All groups are moved together if the grid has at least this many cuts of each."""
 ZOOM = 0.7
 """Width of a grid relative to the one before it."""
-PROVEN_GAP, SMALL_GAP = 1e-9, 1e-4
+PROVEN_GAP, SMALL_GAP = 1e-9, 5e-4
 """Gaps that count as 0, and that need no further search."""
 MAX_PROGRAMS = 5
 """Maximum number of integer programs, each with tangents at the last one's choice."""
@@ -80,8 +82,16 @@ def best_deterministic_cuts(
     if math.prod(sizes) <= MAX_CHOICES:
         return replace(local.all(sizes), gap=0.0)
     supports = list(itertools.islice(itertools.product(*(cuts for cuts, _ in chances)), STARTS))
-    starts = [local.best(np.array(supports).T), local.rounded(optimum, chances), local.coarse()]
-    found = min(map(local.moved, starts), key=attrgetter("key"))
+    found = local.best(np.array(supports).T)
+    searches = (
+        lambda: local.moved(found, widest=MAX_NEAR),
+        lambda: local.moved(found),
+        lambda: local.moved(local.rounded(optimum, chances)),
+        lambda: local.moved(local.coarse()),
+    )
+    for search in searches:
+        if _gap(found, optimum) > SMALL_GAP:
+            found = min(found, search(), key=attrgetter("key"))
     tangents_at = [optimum.rates, hull.rates(found.cuts[:, None])[:, 0]]
     for _ in range(MAX_PROGRAMS if _gap(found, optimum) > SMALL_GAP else 0):
         exact = local.integral(tangents_at.pop(0), found, chances) if tangents_at else None
@@ -176,23 +186,25 @@ class _LocalSearch:
             return self.best(np.outer(self.ends, np.linspace(0, 1, 101)).astype(np.intp))
         return self.best(_product([np.linspace(0, end, min(each, end + 1)) for end in self.ends]))
 
-    def moved(self, choice: CutChoice) -> CutChoice:
-        """Return the choice after moves of groups, as long as they improve it."""
+    def moved(self, choice: CutChoice, widest: float = np.inf) -> CutChoice:
+        """Return the choice after moves of groups by some cuts, as long as they improve it."""
         for _ in range(PASSES):
             before = choice.cuts
             for groups in self.together:
-                choice = self._zoomed(choice, np.array(groups))
+                choice = self._zoomed(choice, np.array(groups), widest)
             if (choice.cuts == before).all():
                 break
         return choice
 
-    def _zoomed(self, choice: CutChoice, groups: NDArray[np.intp]) -> CutChoice:
+    def _zoomed(
+        self, choice: CutChoice, groups: NDArray[np.intp], widest: float = np.inf
+    ) -> CutChoice:
         """Return the best choice with other cuts for some groups, on finer and finer grids.
 
-        The last grid has all cuts around the choice.
+        The first grid reaches `widest` cuts from the choice, the last one has all cuts around it.
         """
         most = MAX_SINGLE_MOVES if len(groups) == 1 else self.most
-        each, half = int(most ** (1 / len(groups))), self.ends[groups].max() / 2
+        each, half = int(most ** (1 / len(groups))), min(self.ends[groups].max() / 2, widest)
         while True:
             own = choice.cuts[groups]
             low, high = np.maximum(own - half, 0), np.minimum(own + half, self.ends[groups])

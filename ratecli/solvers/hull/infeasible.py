@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+from scipy.optimize import linprog
+
 from ratecli.rates import expression as ex
+from ratecli.rates.affine import ratio_sum
 from ratecli.rates.analysis import Goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.tangent import values
@@ -33,12 +37,31 @@ def unmet_status(
     """
     kinds = RowKinds.by(problem.rates)
     least, _ = min_violation(RateProgram.of(problem), kinds)
+    least = max(least, least_by_ranges([goal.expression for goal in problem.constraints]))
     if least <= SURE_VIOLATION:
         return status, reason
     reason += "; no decisions satisfy all constraints"
     if ways := " or ".join(f"'{name}' by {by:g}" for name, by in _ways_out(problem, kinds)):
         reason += f", unless one limit is loosened: {ways}"
     return "infeasible", reason
+
+
+def least_by_ranges(expressions: Sequence[ex.Expression]) -> float:
+    """Return a lower bound of the largest of some expressions, minus infinity if it has none.
+
+    Those that are linear in rates and ratios are counted, which may have any values in their
+    ranges, independently of each other.
+    """
+    forms = [form for each in expressions if (form := ratio_sum(each))]
+    terms = [form.terms() for form in forms]
+    ranges = {key: span for each in terms for key, (_, span) in each.items()}
+    slopes = [[*(each[key][0] if key in each else 0.0 for key in ranges), -1.0] for each in terms]
+    if not forms:
+        return -math.inf
+    levels = [-form.affine.constant for form in forms]
+    largest = np.append(np.zeros(len(ranges)), 1.0)
+    optimum = linprog(largest, slopes, levels, bounds=[*ranges.values(), (None, None)])
+    return float(optimum.fun) if optimum.success else -math.inf
 
 
 def _ways_out(problem: Problem, kinds: RowKinds) -> Iterator[tuple[str, float]]:
