@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -83,7 +83,7 @@ def best_deterministic_cuts(
         return replace(local.all(sizes), gap=0.0)
     supports = list(itertools.islice(itertools.product(*(cuts for cuts, _ in chances)), STARTS))
     found = local.best(np.array(supports).T)
-    searches = (
+    searches: tuple[Callable[[], CutChoice], ...] = (
         lambda: local.moved(found, widest=MAX_NEAR),
         lambda: local.moved(found),
         lambda: local.moved(local.rounded(optimum, chances)),
