@@ -32,7 +32,7 @@ from ratecli.solvers.problem import Problem
 from ratecli.solvers.refusals import small_group, what_would_help, worst_piece
 from ratecli.solvers.seldonian.score_models import mean_label
 
-GUARD_VERSION = 17
+GUARD_VERSION = 18
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of amounts by which constraints are tightened."""
@@ -71,6 +71,8 @@ MIN_SLOPE, MAX_SLOPE = 0.3, 1.5
 """Smallest and largest such decrease that is inferred from two amounts."""
 MAX_EXTRAPOLATION = 0.6
 """Larger amounts are not judged if the step to them is at most this multiple of the one before."""
+MAX_NOISE_SLOPE = 0.5
+"""Maximum change of what the judge adds for noise per unit of tightening."""
 MAX_CORRECTIONS = 5
 """Maximum number of corrections of amounts that are not judged."""
 CONSTANTS = 21
@@ -331,19 +333,23 @@ class _Search:
     ) -> Attempt | None:
         """Return what the line through two attempts predicts for other amounts `by` (J,).
 
-        Steps back of several pieces leave all of them less room, so that they need more together:
-        the amounts are corrected until the judge accepts the prediction. None if it never does, or
-        if the amounts are too far.
+        Standard errors change with the amounts, too: a recall of .92 has a larger one than one of
+        .95. Steps back of several pieces leave all of them less room, so that they need more
+        together: the amounts are corrected until the judge accepts the prediction. None if it never
+        does, or if the amounts are too far.
         """
         assert isinstance(self.judge, NormalJudge)
-        missing = np.full(len(by), np.inf)
+        missing, moved = np.full(len(by), np.inf), last.by - earlier.by
+        noise, changed = np.zeros(len(by)), np.abs(moved) > MAX_SPARE_ROOM
+        np.divide(last.errors - earlier.errors, moved, out=noise, where=changed)
+        slopes = slopes - np.clip(noise, -MAX_NOISE_SLOPE, MAX_NOISE_SLOPE)
         for _ in range(MAX_CORRECTIONS):
             shifted = replace(self.judge, bias=last.bias - slopes * (by - last.by))
             missing = np.maximum(shifted(*last.judged), 0.0)
             by = by + missing / slopes
             if missing.max() <= MAX_SPARE_ROOM:
                 break
-        step, moved = by - last.by, last.by - earlier.by
+        step = by - last.by
         is_far = (step > MAX_EXTRAPOLATION * np.abs(moved).max()).any()
         if is_far or missing.max() > MAX_SPARE_ROOM:
             return None
