@@ -33,6 +33,14 @@ class TrialCertificate:
         return self.trial.label, self.record.get("variant", ""), self.constraint
 
     @property
+    def where(self) -> str:
+        """The trial in words, such as `seldonian (main), amount = 100, seed 0`."""
+        label, variant, _ = self.about
+        name = f"{label} ({variant})" if variant else label
+        point = st.format_point(self.trial.point)
+        return ", ".join(filter(None, [name, point, f"seed {self.trial.seed}"]))
+
+    @property
     def passed(self) -> bool:
         return bool(self.record["passed"])
 
@@ -51,6 +59,23 @@ def collect_certificates(ledger: Ledger) -> list[TrialCertificate]:
         if (result := ledger.results.get(trial.key)) is not None
         for record in result.info.get("certificates") or ()
     ]
+
+
+MAX_TREES = 12
+"""Maximum number of trees of bounds in a report."""
+
+
+def certificates_to_show(ledger: Ledger) -> list[TrialCertificate]:
+    """Return the tests whose trees of bounds a report shows.
+
+    These are, for each algorithm, variant and constraint, the first tested trial at the last
+    tested sweep point.
+    """
+    found = []
+    for own in group_by(collect_certificates(ledger), lambda each: each.about).values():
+        *_, last = group_by(own, lambda each: repr(each.trial.point)).values()
+        found.append(last[0])
+    return found[:MAX_TREES]
 
 
 def _certificates_by_group(ledger: Ledger) -> dict[tuple[str, str, str], list[TrialCertificate]]:

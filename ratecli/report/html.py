@@ -16,13 +16,12 @@ from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report import answer_text, sheets
 from ratecli.report import sheet as st
-from ratecli.report.certificates import certificate_sheet
+from ratecli.report.certificates import MAX_TREES, certificate_sheet, certificates_to_show
 from ratecli.report.check import expectations as ex
 from ratecli.report.check.findings import Verdict
 from ratecli.report.groups import group_by, seed_groups
 from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.plots.group_rates import FILE as GROUP_RATES
-from ratecli.report.plots.tree import MAX_DRAWN
 from ratecli.report.templates import note, render_template, to_yaml
 from ratecli.runner.warnings import end_warnings
 from ratecli.solvers.registry import all_algorithms
@@ -32,13 +31,8 @@ QUOTED = re.compile(r"'[^']*'( \(\w+\))?")
 """A quoted name, perhaps with a variant."""
 
 
-def render_report(
-    ledger: Ledger, plots: Sequence[PlotImage], trees: Sequence[tuple[PlotImage, str]] = ()
-) -> str:
-    """Render the report, whose template calls the functions that make its tables and sentences.
-
-    `trees` are the trees of certificates with their explanations.
-    """
+def render_report(ledger: Ledger, plots: Sequence[PlotImage]) -> str:
+    """Render the report, whose template calls the functions that make its tables and sentences."""
     groups = [each for each in plots if each.name.startswith(GROUP_RATES)]
     others = [each for each in plots if each not in groups]
     return render_template(
@@ -53,8 +47,8 @@ def render_report(
         verdicts=ex.count_verdicts(ex.compare_expectations(ledger)),
         expectations=ex.expectation_sheet(ledger),
         certificates=certificate_sheet(ledger),
-        trees=trees,
-        max_trees=MAX_DRAWN,
+        tests=certificates_to_show(ledger),
+        max_trees=MAX_TREES,
         warnings=collect_warnings(ledger),
         provenance=provenance(ledger),
     )

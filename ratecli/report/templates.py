@@ -19,13 +19,13 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from ratecli.render import terminal_safe
-from ratecli.report.sheet import escape, format_list, markdown_table
+from ratecli.report.sheet import escape, format_list, format_number, markdown_table
 
 LIMITS = {"most_rows": 400, "most_alike": 20, "long_text": 48, "wide_figure": 700}
-LIMITS |= {"long_description": 280, "most_named": 3}
+LIMITS |= {"long_description": 280, "most_named": 3, "most_children": 24}
 """Most rows of a table on a page (the CSV files have all) and warnings like another; characters of
 cells that may wrap and of descriptions that are folded; CSS pixels of figures below the answer
-rather than beside it; and settings that a sentence names."""
+rather than beside it; settings that a sentence names; and parts of a bound that are shown."""
 ROOT = re.compile(r'<svg [^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', re.DOTALL)
 UNUSED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\s*\n\s*", re.DOTALL)
 """Comments, metadata, styles (which the page defines) and white space between lines."""
@@ -60,6 +60,7 @@ def environment(markdown: bool) -> Environment:
         found.globals[name] = Markup(_text(file).strip())  # noqa: S704 - part of ratecli
     found.globals |= LIMITS | {"note": note}
     found.filters |= {"inline_svg": inline_svg, "flat": escape, "markdown_table": markdown_table}
+    found.filters |= {"bound": lambda value: format_number(float(value)).replace("inf", "∞")}
     found.filters |= {"listed": format_list, "yaml_line": yaml_line, "rules": _rules}
     return found
 

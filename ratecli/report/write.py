@@ -40,7 +40,6 @@ from ratecli.report.check.expectations import expectation_sheet
 from ratecli.report.groups import group_by, trial_datasets
 from ratecli.report.html import render_report
 from ratecli.report.plots import draw_plots
-from ratecli.report.plots.tree import draw_trees
 from ratecli.report.sheet import format_scalar, to_markdown
 from ratecli.report.sheets import constraint_sheet, requested_sheets, tuning_sheet
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
@@ -146,9 +145,7 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
     for picture in drawn:
         yield f"figures/{picture.name}.svg", picture.svg
         yield f"figures/{picture.name}.png", picture.png
-    certified = draw_trees(ledger)
-    yield from ((f"figures/{picture.name}.svg", picture.svg) for picture, _ in certified)
-    yield "report.html", render_report(ledger, drawn, certified)
+    yield "report.html", render_report(ledger, drawn)
 
 
 def write_models(place: Path, ledger: Ledger, store: LedgerStore) -> int:

@@ -1,7 +1,7 @@
-"""Certificates in the report: the table, the trees, and why nothing was found."""
+"""Certificates in the report: the table, the trees of bounds, and why nothing was found."""
 
 import math
-import xml.etree.ElementTree as ET
+import re
 from dataclasses import replace
 
 import pytest
@@ -14,28 +14,17 @@ from synthetic_ledger import (
     ledger_of,
     node,
     nothing,
-    number_of,
     planned,
     returned,
-    store,
     texts,
     tutorial,
 )
 
 from ratecli.ledger.records import TrialResult
 from ratecli.report.answer_text import answer_sentences
-from ratecli.report.certificates import certificate_sheet, collect_certificates
+from ratecli.report.certificates import certificate_sheet, certificates_to_show
 from ratecli.report.html import render_report
-from ratecli.report.plots.tree import (
-    MAX_LEAVES,
-    SIGNS,
-    build_box_tree,
-    certificates_to_draw,
-    draw_tree,
-    draw_trees,
-)
 from ratecli.report.sheets import unsolved_sheet
-from ratecli.report.write import write_report
 
 
 def ending_at(uppers, **more):
@@ -74,110 +63,63 @@ def test_cells_of_several_tests(records, at, cells):
     assert row[at] == cells
 
 
-def test_the_first_seed_at_the_last_point_is_drawn():
-    ledger = ending_at([0.2, 0.1])
-    ((name, found),) = certificates_to_draw(ledger)
-    assert name == "certificate-seldonian-main-parity"
+def page(*records, **experiment):
+    return render_report(certified(*records, report={"plots": []}, **experiment), [])
+
+
+def shown_tree(tree):
+    """The page's tree of a test with this tree of bounds, a line for each node."""
+    found = re.search(
+        r'<ul class="bounds">(.*?)</ul>\n</details>', page(certificate(tree)), re.DOTALL
+    )
+    lines = (" ".join(part.split()) for part in found[1].split("<li>")[1:])
+    return [re.sub(r"<[^>]*>", "", line).strip() for line in lines]
+
+
+def test_the_first_seed_at_the_last_point_is_shown():
+    (found,) = certificates_to_show(ending_at([0.2, 0.1]))
     assert (found.trial.point, found.trial.seed) == ({"amount": 200}, 0)
 
 
-def test_at_most_12_trees_are_drawn():
-    records = [certificate(tutorial(), variant=f"v{k}") for k in range(20)]
-    ledger = certified(*records)
-    assert [each.about[1] for _, each in certificates_to_draw(ledger)] == [
-        f"v{k}" for k in range(12)
-    ]
-
-
-def test_a_tree_does_not_take_the_file_name_of_a_plot():
-    name = "certificate-seldonian-main-parity"
-    plot = {"kind": "tradeoff", "x": "error", "y": "error", "file": name}
-    ledger = certified(certificate(tutorial()), report={"plots": [plot]})
-    assert [each for each, _ in certificates_to_draw(ledger)] == [f"{name}-2"]
-
-
-def broad(count, text="tpr[{}]"):
-    return node("max", -1, 1, *(leaf(text.format(k), 0, k / count) for k in range(count)))
-
-
-def balanced(depth):
-    if not depth:
-        return leaf("tpr[women]", 0.1, 0.2)
-    return node("-", -0.1, 0.1, balanced(depth - 1), balanced(depth - 1))
-
-
-WIDE = node("a name much wider than its children", 0, 1, number_of(0.5))
-NAMES = "a_rate_with_a_long_name[group {} of many]"
-TREES = tutorial(), node("+", 0, 2, number_of(1), WIDE), broad(12, NAMES), balanced(6)
-
-
-@pytest.mark.parametrize("tree", TREES)
-def test_boxes_do_not_overlap_and_parents_are_above_their_children(tree):
-    figure = draw_tree(collect_certificates(certified(certificate(tree)))[0]).figure
-    figure.draw_without_rendering()
-    boxes = [text.get_bbox_patch().get_window_extent() for text in figure.axes[0].texts]
-    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
-    below = [line.get_transform().transform(line.get_xydata()) for line in figure.axes[0].lines]
-    assert len(below) == len(boxes) - 1
-    assert all(parent[1] > child[1] + 20 for parent, child in below)
+def test_at_most_12_trees_are_shown():
+    ledger = certified(*(certificate(tutorial(), variant=f"v{k}") for k in range(20)))
+    assert [each.about[1] for each in certificates_to_show(ledger)] == [f"v{k}" for k in range(12)]
 
 
 def test_a_node_shows_what_was_recorded():
-    root = build_box_tree(tutorial())
-    assert (root.kind, root.text) == ("operator", (SIGNS["-"], "[-0.0500, 1.9500]"))
-    absolute, constant = root.children
-    assert (constant.kind, constant.text) == ("constant", ("0.05",))
-    quantity = absolute.children[0].children[0]
-    assert quantity.kind == "quantity"
-    assert quantity.text == (
-        "mean_error[men]", "[3.0000, 4.0000]", "estimate 3.5000", "rows 312",
-        "delta 0.0125 lower", "delta 0.0125 upper", "student_t",
-    )  # fmt: skip
+    leaf_text = "estimate {}, 312 rows, delta 0.0125 lower, delta 0.0125 upper, student_t"
+    assert shown_tree(tutorial()) == [
+        "\N{MINUS SIGN} [-0.0500, 1.9500]",
+        "abs [0.0000, 2.0000]",
+        "\N{MINUS SIGN} [0.0000, 2.0000]",
+        f"mean_error[men] [3.0000, 4.0000] {leaf_text.format('3.5000')}",
+        f"mean_error[women] [2.0000, 3.0000] {leaf_text.format('2.5000')}",
+        "0.05",
+    ]
 
 
 def test_infinite_ends_and_one_sided_bounds():
     more = {"interval": ["-inf", "inf"], "estimate": "nan", "rows": [1200, 7]}
-    found = build_box_tree(leaf("fpr", 0, 1, (None, 0.05), **more))
-    assert found.text[1:5] == ("[-∞, ∞]", "estimate nan", "rows 1,200 + 7", "delta 0.05 upper")
+    (found,) = shown_tree(leaf("fpr", 0, 1, (None, 0.05), **more))
+    assert found == "fpr [-∞, ∞] estimate nan, 1,200 + 7 rows, delta 0.05 upper, student_t"
 
 
-def test_large_trees_are_truncated():
-    root = build_box_tree(broad(40))
-    assert (root.kind, root.text[-1]) == ("cut", "40 below not drawn")
-    root = build_box_tree(balanced(6))
-    assert root.leaves == MAX_LEAVES
-    cut = root.children[0].children[0].children[0].children[0]
-    assert cut.kind == "cut"
-    assert cut.text == (SIGNS["-"], "[-0.1000, 0.1000]", "6 below not drawn")
+def test_many_parts_of_a_bound_are_counted():
+    found = shown_tree(node("max", -1, 1, *(leaf(f"tpr[{k}]", 0, k / 40) for k in range(40))))
+    assert len(found) == 1 + 24 + 1
+    assert found[-1] == "16 more"
 
 
-def test_texts_of_a_tree():
+def test_results_of_tests_in_words():
     more = {"constraint": "odds", "exact": True, "explanation": ""}
     passed = certificate(tutorial(), -0.1, passed=True, **more)
-    (first, why), (second, nothing_more) = draw_trees(certified(certificate(tutorial()), passed))
-    assert (first.caption, why) == (
-        "parity: seldonian (main), amount = 100, seed 0",
-        "'parity': the upper bound is 1.95",
-    )
-    assert nothing_more == ""
-    svg = first.svg.decode()
-    ET.fromstring(svg)
-    for text in ("parity not passed", "abs", "[-0.0500, 1.9500]", "mean_error[women]", "rows 312"):
-        assert text in svg
-    assert "upper end 1.9500 not ≤ 0" in svg
-    assert "odds passed" in second.svg.decode()
-    assert "exact; classifier: deterministic" in second.svg.decode()
-
-
-def test_page_and_files(tmp_path):
-    ledger = certified(certificate(tutorial(), explanation=HOSTILE), report={"plots": []})
-    text = render_report(ledger, [], draw_trees(ledger))
+    text = page(certificate(tutorial(), explanation=HOSTILE), passed)
     assert "<h3>Certificates</h3>" in text
-    assert '<figure class="tree"' in text
     assert HOSTILE not in text
-    folder = store(tmp_path, ledger, ledger.plan)
-    written = [path.relative_to(folder).as_posix() for path in write_report(folder)[1]]
-    assert "figures/certificate-seldonian-main-parity.svg" in written
+    assert ">parity not passed</span>: seldonian (main), amount = 100, seed 0</summary>" in text
+    assert "Upper end 1.9500 not ≤ 0; estimate 0.9500; delta 0.05, approximate" in text
+    assert ">odds passed</span>" in text
+    assert "exact; classifier: deterministic" in text
     assert "Certificates" not in render_report(ledger_of([(planned("a", 0), None)]), [])
 
 
