@@ -14,7 +14,7 @@ from ratecli.cli.console import echo, format_table, pluralize, print_diagnostics
 from ratecli.render import plain_value
 
 if TYPE_CHECKING:
-    from ratecli.conformance.outcome import OptimalityGap, PluginReport
+    from ratecli.conformance.checks import OptimalityGap, PluginReport
 
 MAX_INLINE_WIDTH = 60
 """Values longer than this start on a new line in `show`."""

@@ -19,9 +19,9 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from ratecli.conformance.data import check_dataset, check_metric
-from ratecli.conformance.outcome import CheckResult, OptimalityGap, PluginReport
+from ratecli.conformance.checks import CheckResult, OptimalityGap, PluginReport
 from ratecli.conformance.solvers import check_solver
+from ratecli.conformance.tables import check_dataset, check_metric
 from ratecli.datasets.source import Source
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.registry import load_plugin
@@ -92,20 +92,6 @@ def _normalize_name(package: str) -> str:
     return package.lower().replace("_", "-").replace(".", "-")
 
 
-def check_plugin(plugin: Plugin, *, offline: bool = False) -> PluginReport:
-    """Check one plugin, whatever its kind; one that cannot be loaded fails its only check."""
-    try:
-        found = load_plugin(plugin)
-    except FaultError as error:
-        message, mend = error.faults[0].message, error.faults[0].help or ""
-        broken = CheckResult("can be used", "failed", message, mend)
-        return PluginReport(plugin.kind, plugin.name, plugin.origin, (broken,))
-    if isinstance(found, Source):
-        return check_dataset(found, origin=plugin.origin, offline=offline)
-    check = check_metric if isinstance(found, Rate | Composite) else check_solver
-    return check(found, name=plugin.name, origin=plugin.origin)
-
-
 def _plugin_at_path(text: str) -> Plugin:
     """Return the plugin `module:object`; the module may be in the current folder."""
     here = str(Path.cwd())
@@ -122,3 +108,17 @@ def _plugin_at_path(text: str) -> Plugin:
         raise FaultError(Diagnostic("E210", message, hint))
     name = found.name if isinstance(found, Source | Rate) else attribute.lower()
     return Plugin(kind, EntryPoint(name, text, ""), "")
+
+
+def check_plugin(plugin: Plugin, *, offline: bool = False) -> PluginReport:
+    """Check one plugin, whatever its kind; one that cannot be loaded fails its only check."""
+    try:
+        found = load_plugin(plugin)
+    except FaultError as error:
+        message, mend = error.faults[0].message, error.faults[0].help or ""
+        broken = CheckResult("can be used", "failed", message, mend)
+        return PluginReport(plugin.kind, plugin.name, plugin.origin, (broken,))
+    if isinstance(found, Source):
+        return check_dataset(found, origin=plugin.origin, offline=offline)
+    check = check_metric if isinstance(found, Rate | Composite) else check_solver
+    return check(found, name=plugin.name, origin=plugin.origin)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.certify.trees import SafetyTestSpec
-from ratecli.conformance.outcome import CheckSkippedError, watch_side_effects
+from ratecli.conformance.checks import CheckSkippedError, OptimalityGap, watch_side_effects
 from ratecli.errors import exception_line
 from ratecli.experiment.checks.goals import refusal_reason
 from ratecli.models.base import Array, Classifier
@@ -32,10 +32,8 @@ from ratecli.solvers.hull.master import best_in_hull
 from ratecli.solvers.problem import Problem
 
 RowPositions = NDArray[np.intp]
-FEATURE_POINTS = np.array([[x, y] for x in (-2.0, -1.0, 0.0, 1.0, 2.0) for y in (0.0, 1.0)])
-"""Values of the features in the plain table; they are informative about the label."""
 POSITIVE_SHARES = np.array([0.08, 0.25, 0.5, 0.7, 0.92])
-"""Share of positive labels for each value of the first feature."""
+"""Share of positive labels for each value of the first feature, -2 to 2."""
 TRAINING_ROWS, VALIDATION_ROWS = 60, 20
 SPARSE = "sparse"
 """Attribute of tables whose features are a sparse matrix."""
@@ -48,13 +46,13 @@ def plain_table() -> pd.DataFrame:
     `weight` (positive) and `part` (train or validation).
     """
     rng, n = np.random.default_rng(5), TRAINING_ROWS + VALIDATION_ROWS
-    places = rng.integers(len(FEATURE_POINTS), size=n)
+    places = rng.integers(10, size=n)
     group = np.where(rng.random(n) < 0.4 + 0.1 * (places < 4), "a", "b")
     chance = POSITIVE_SHARES[places // 2] + np.where(group == "a", -0.06, 0.06)
     label = (rng.random(n) < chance).astype(float)
     part = np.repeat(["train", "validation"], [TRAINING_ROWS, VALIDATION_ROWS])
-    features = pd.DataFrame(FEATURE_POINTS[places], columns=["x0", "x1"])
-    return features.assign(g=group, label=label, weight=1.0, part=part)
+    features = {"x0": places // 2 - 2.0, "x1": places % 2 + 0.0}
+    return pd.DataFrame(features).assign(g=group, label=label, weight=1.0, part=part)
 
 
 def training_table() -> pd.DataFrame:
@@ -74,20 +72,19 @@ def repeat_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
 def unusual_tables() -> dict[str, pd.DataFrame]:
     """Return unusual tables by a description of what is unusual."""
-    rows, few = plain_table(), plain_table()[:16]
+    rows = plain_table()
     gap, in_a = (rows.index % 5 == 0) & (rows.part == "train"), rows.g == "a"
     noise = pd.DataFrame(np.random.default_rng(6).normal(size=(16, 30))).add_prefix("x_")
     sparse_rows = rows.copy()
     sparse_rows.attrs[SPARSE] = True
+    one_of_a = rows.g.mask(in_a & (in_a.cumsum() > 1), "b")
     return {
         "a constant feature": rows.assign(x1=1.0),
-        "a group of one row, none to validate": rows.assign(
-            g=rows.g.mask(in_a & (in_a.cumsum() > 1), "b")
-        ),
+        "a group of one row, none to validate": rows.assign(g=one_of_a),
         "all labels positive": rows.assign(label=1.0),
         "all labels negative": rows.assign(label=0.0),
         "rows without a label": rows.assign(label=rows.label.mask(gap)),
-        "more features than rows": few.join(noise),
+        "more features than rows": rows[:16].join(noise),
         "a sparse matrix": sparse_rows,
         "no validation rows": training_table(),
         "all rows equal": rows.assign(x0=1.0, x1=1.0),
@@ -122,12 +119,33 @@ class TinyProblemGoals:
         objective = resolve(parse_expression(self.objective), scope)
         return objective_goal(self.objective, objective), tuple(rules)
 
+    def problem(self, solver: Solver, rows: pd.DataFrame) -> Problem:
+        """Return the problem as the runner would pose it."""
+        objective, rules = self.read()
+        problem = training_problem(trial_data(rows), objective, rules, L2)
+        if solver.needs_safety_test:
+            delta = dict.fromkeys((rule.name for rule in rules), 0.2)
+            problem = replace(problem, safety_test=SafetyTestSpec(delta, len(rows)))
+        if solver.needs_deployed:
+            problem = replace(problem, deployed=Threshold(np.eye(problem.X.shape[1])[0]))
+        return problem
 
-PARITY = "positive_rate[g = a] >= 0.9 * positive_rate[g = b]"
+    def suit(self, solver: Solver) -> bool:
+        """Return whether the solver supports the goals and has no obstacle on the plain table."""
+        objective, rules = self.read()
+        if solver.role == "ignores":
+            return not rules and self.objective == "error"
+        pairs = [(objective, True), *((rule, False) for rule in rules)]
+        if any(refusal_reason(type(solver), goal, objective=at)[0] for goal, at in pairs):
+            return False
+        rates = self.problem(solver, plain_table()).rates
+        return not any(solver.obstacle(rule, rates) for rule in rules)
+
+
 FEW = {"few": "positive_rate <= 0.3"}
 TINY_PROBLEM_GOALS = (
     TinyProblemGoals("least error"),
-    TinyProblemGoals("parity", rules={"p": PARITY}),
+    TinyProblemGoals("parity", rules={"p": "positive_rate[g = a] >= 0.9 * positive_rate[g = b]"}),
     TinyProblemGoals("recall", rules={"r": "tpr[g = a] >= 0.6"} | FEW),
     TinyProblemGoals("equal errors", "1 - q_mean", {"few": "positive_rate <= 0.4"}),
     TinyProblemGoals("a divergence", rules={"near": "kl(0.6, positive_rate[g = a]) <= 0.01"}),
@@ -186,7 +204,7 @@ class SolverRun:
     @classmethod
     def of(cls, solver: Solver, goals: TinyProblemGoals, rows: pd.DataFrame) -> SolverRun:
         """Run a solver on a table."""
-        problem = pose_problem(solver, goals, rows)
+        problem = goals.problem(solver, rows)
         with watch_side_effects() as effects:
 
             def progress(text: object) -> None:
@@ -209,20 +227,27 @@ class SolverRun:
         return self.answer if isinstance(self.answer, Solution) else None
 
     @property
+    def variants(self) -> Mapping[str, Classifier]:
+        return self.solution.variants if self.solution else {}
+
+    @property
+    def main(self) -> Classifier | None:
+        return next(iter(self.variants.values()), None)
+
+    @property
     def outcome(self) -> str:
         """The status of the solution, or the exception."""
         if isinstance(self.answer, BaseException):
             return exception_line(self.answer)
         return self.answer.status
 
-    @property
-    def main(self) -> Classifier | None:
-        return next(iter(self.solution.variants.values()), None) if self.solution else None
-
-    @property
-    def violation(self) -> float:
-        """The violation of the main classifier; 0 without one."""
-        return 0.0 if self.main is None else self.problem.violation(self.main)
+    def gap(self) -> OptimalityGap:
+        """Return how close the main classifier comes to the optimum; NaN without one."""
+        value = violation = best = math.nan
+        if self.main is not None:
+            value, violation = self.problem.value(self.main), self.problem.violation(self.main)
+            best = self.best(self.main.slices, violation)
+        return OptimalityGap(self.goals.name, self.outcome, value, violation, best, self.seconds)
 
     def best(self, slices: Iterable[str], slack: float) -> float:
         """Return the least objective of decisions by the features and some slices."""
@@ -232,32 +257,18 @@ class SolverRun:
         return best_objective(self.problem, indistinguishable_rows(dense, *members), slack)
 
 
-@dataclass
 class SolverSubject:
     """A solver with its options, and its runs so far; each problem is solved once."""
 
-    solver: Solver
-    runs: dict[str, SolverRun] = field(default_factory=dict)
-
-    @property
-    def enforces(self) -> bool:
-        return self.solver.role == "enforces"
+    def __init__(self, solver: Solver) -> None:
+        self.solver = solver
+        self.enforces = solver.role == "enforces"
+        self.runs: dict[str, SolverRun] = {}
 
     @cached_property
     def goals(self) -> list[TinyProblemGoals]:
-        """The goals that it supports and that have no obstacle on the plain table."""
-        return [goals for goals in TINY_PROBLEM_GOALS if self._supports(goals)]
-
-    def _supports(self, goals: TinyProblemGoals) -> bool:
-        objective, rules = goals.read()
-        if self.solver.role == "ignores":
-            return not rules and goals.objective == "error"
-        kind = type(self.solver)
-        refused = [refusal_reason(kind, rule, objective=False)[0] for rule in rules]
-        if refusal_reason(kind, objective, objective=True)[0] or any(refused):
-            return False
-        rates = pose_problem(self.solver, goals, plain_table()).rates
-        return not any(self.solver.obstacle(rule, rates) for rule in rules)
+        """The goals that it supports."""
+        return [goals for goals in TINY_PROBLEM_GOALS if goals.suit(self.solver)]
 
     @property
     def first(self) -> TinyProblemGoals:
@@ -288,17 +299,5 @@ class SolverSubject:
 def all_variants(runs: Iterable[SolverRun]) -> Iterator[tuple[SolverRun, Classifier, str]]:
     """Yield each classifier of some runs, with its name for messages."""
     for run in runs:
-        for name, variant in run.solution.variants.items() if run.solution else ():
+        for name, variant in run.variants.items():
             yield run, variant, f"variant '{name}' on '{run.goals.name}'"
-
-
-def pose_problem(solver: Solver, goals: TinyProblemGoals, rows: pd.DataFrame) -> Problem:
-    """Return the problem as the runner would pose it."""
-    objective, rules = goals.read()
-    problem = training_problem(trial_data(rows), objective, rules, L2)
-    if solver.needs_safety_test:
-        delta = dict.fromkeys((rule.name for rule in rules), 0.2)
-        problem = replace(problem, safety_test=SafetyTestSpec(delta, len(rows)))
-    if solver.needs_deployed:
-        problem = replace(problem, deployed=Threshold(np.eye(problem.X.shape[1])[0]))
-    return problem

@@ -15,13 +15,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from ratecli.conformance import problems as tiny
-from ratecli.conformance.outcome import (
-    Caution,
-    Checks,
-    CheckSkippedError,
-    OptimalityGap,
-    PluginReport,
-)
+from ratecli.conformance.checks import Caution, Checks, CheckSkippedError, PluginReport
 from ratecli.conformance.problems import SolverRun, SolverSubject, all_variants
 from ratecli.errors import FaultError
 from ratecli.experiment.options import all_options
@@ -41,8 +35,6 @@ SIMILAR_OBJECTIVE = 0.03
 Randomized searches may end at different solutions.
 """
 SOLVER_CHECKS = Checks()
-SOLUTIONS = 1
-"""Stage of the checks of solutions, which are skipped if a check of the options failed."""
 
 
 def check_solver(
@@ -59,18 +51,12 @@ def check_solver(
     report = PluginReport("algorithm", name or kind.__name__, origin or kind.__module__, checks)
     if not report.holds or not subject.goals:
         return report
-    return replace(report, gaps=tuple(_gap(run) for run in subject.plain_runs()))
+    return replace(report, gaps=tuple(run.gap() for run in subject.plain_runs()))
 
 
-def _gap(run: SolverRun) -> OptimalityGap:
-    value = violation = best = math.nan
-    if run.main is not None:
-        value, violation = run.problem.value(run.main), run.violation
-        best = run.best(run.main.slices, violation)
-    return OptimalityGap(run.goals.name, run.outcome, value, violation, best, run.seconds)
-
-
-@SOLVER_CHECKS.add("declares what it supports", "set role, objectives, constraints, version")
+@SOLVER_CHECKS.add(
+    "declares what it supports", "set role, objectives, constraints, version", required=True
+)
 def _declares(subject: SolverSubject) -> Iterator[str]:
     kind = type(subject.solver)
     if kind.role not in get_args(Role):
@@ -85,7 +71,9 @@ def _declares(subject: SolverSubject) -> Iterator[str]:
         yield f"its version is {kind.version!r}, not a whole number from 1"
 
 
-@SOLVER_CHECKS.add("has valid options", "use a frozen dataclass, and describe each option")
+@SOLVER_CHECKS.add(
+    "has valid options", "use a frozen dataclass, and describe each option", required=True
+)
 def _options(subject: SolverSubject) -> Iterator[str]:
     kind = type(subject.solver)
     parameters = vars(kind).get("__dataclass_params__")
@@ -102,13 +90,13 @@ def _options(subject: SolverSubject) -> Iterator[str]:
     trial_key(options)
 
 
-@SOLVER_CHECKS.add("can be pickled", "define it at module level")
+@SOLVER_CHECKS.add("can be pickled", "define it at module level", required=True)
 def _pickled(subject: SolverSubject) -> Iterator[str]:
     if pickle.loads(pickle.dumps(subject.solver)) != subject.solver:  # noqa: S301  bytes made here
         yield "it is not equal to itself after it was pickled"
 
 
-@SOLVER_CHECKS.add("returns valid solutions", "see Solution of ratecli.solvers.base", SOLUTIONS)
+@SOLVER_CHECKS.add("returns valid solutions", "see Solution of ratecli.solvers.base")
 def _solutions(subject: SolverSubject) -> Iterator[str]:
     for run in subject.plain_runs():
         yield from _solution_errors(subject, run, f"on '{run.goals.name}'")
@@ -127,18 +115,19 @@ def _solution_errors(subject: SolverSubject, run: SolverRun, where: str) -> Iter
     for unknown in solution.multipliers.keys() - run.goals.rules.keys():
         yield f"{where} '{unknown}' among its multipliers is not a constraint"
     n = run.problem.X.shape[0]
-    for name, variant in solution.variants.items():
+    for name, variant in run.variants.items():
         decisions = run.problem.decisions(variant)
         if np.shape(decisions) != (n,):
             yield f"{where} '{name}' has decisions of the shape {np.shape(decisions)}, not ({n},)"
-        low, high = np.min(decisions), np.max(decisions)
-        if not (low >= 0 and high <= 1):
-            yield f"{where} '{name}' has decisions from {low:g} to {high:g}, not in [0, 1]"
-    if subject.enforces and solution.status == "solved" and run.violation > MAX_EXCESS:
-        yield f"{where} it is 'solved', but a constraint is violated by {run.violation:.3g}"
+        if not (np.min(decisions) >= 0 and np.max(decisions) <= 1):
+            yield f"{where} '{name}' has decisions outside of [0, 1]"
+    if subject.enforces and solution.status == "solved":
+        violation = run.problem.violation(solution.main)
+        if violation > MAX_EXCESS:
+            yield f"{where} it is 'solved', but a constraint is violated by {violation:.3g}"
 
 
-@SOLVER_CHECKS.add("returns valid classifiers", "use features (and slices) only", SOLUTIONS)
+@SOLVER_CHECKS.add("returns valid classifiers", "use features (and slices) only")
 def _classifiers(subject: SolverSubject) -> Iterator[str]:
     for run, variant, where in all_variants(subject.plain_runs()):
         X = run.problem.X
@@ -164,52 +153,45 @@ def _classifiers(subject: SolverSubject) -> Iterator[str]:
                 yield f"{where} decides the same rows differently in another order or alone"
 
 
-@SOLVER_CHECKS.add(
-    "is not better than the optimum", "train on X; measure with `problem`", SOLUTIONS
-)
+@SOLVER_CHECKS.add("is not better than the optimum", "train on X; measure with `problem`")
 def _not_below_optimum(subject: SolverSubject) -> Iterator[str]:
     """Check that neither the measured nor the claimed objective is below the known optimum."""
     for run in subject.plain_runs():
-        measured = math.inf if run.main is None else run.problem.value(run.main)
-        slices = () if run.main is None else run.main.slices
+        gap, where = run.gap(), f"on '{run.goals.name}'"
+        if gap.objective < gap.best - OBJECTIVE_TOLERANCE:
+            yield f"{where} its objective is {gap.objective:.6g}, the optimum {gap.best:.6g}"
         claimed = [
             step["objective"]
             for step in (run.solution.trace if run.solution else ())
             if step["violation"] <= OBJECTIVE_TOLERANCE
         ]
-        best_claim = run.best(run.problem.slices, OBJECTIVE_TOLERANCE)
-        for what, objective, best in (
-            ("its objective", measured, run.best(slices, run.violation)),
-            ("the objective in its trace", min(claimed, default=math.inf), best_claim),
-        ):
-            if objective < best - OBJECTIVE_TOLERANCE:
-                yield f"on '{run.goals.name}' {what} is {objective:.6g}, the optimum {best:.6g}"
+        least = min(claimed, default=math.inf)
+        best = run.best(run.problem.slices, OBJECTIVE_TOLERANCE)
+        if least < best - OBJECTIVE_TOLERANCE:
+            yield f"{where} the objective in its trace is {least:.6g}, the optimum {best:.6g}"
 
 
-@SOLVER_CHECKS.add("is reproducible", "use random numbers from `rng` only", SOLUTIONS)
+@SOLVER_CHECKS.add("is reproducible", "use random numbers from `rng` only")
 def _reproducible(subject: SolverSubject) -> Iterator[str]:
     """Check that the result depends on the given generator, not on global random states."""
-    goals = subject.first
-    first, again = (
-        subject.run(name, goals, tiny.plain_table()) for name in (goals.name, "the same again")
-    )
-    if _contents(first) != _contents(again):
+    goals, rows = subject.first, tiny.plain_table()
+    runs = (subject.run(name, goals, rows) for name in (goals.name, "the same again"))
+    if len(set(map(_contents, runs))) > 1:
         yield f"on '{goals.name}' its result changes with the same generator"
 
 
-def _contents(run: SolverRun) -> Any:
+def _contents(run: SolverRun) -> tuple[Any, ...]:
     """Return what must be equal for two runs to be the same.
 
     Two classifiers may differ even if they agree on these few rows.
     """
-    variants = run.solution.variants if run.solution else {}
-    return run.outcome, [
-        (name, run.problem.decisions(variant).tobytes(), dumps(variant))
-        for name, variant in variants.items()
-    ]
+    stored = (
+        (run.problem.decisions(each).tobytes(), dumps(each)) for each in run.variants.values()
+    )
+    return run.outcome, *run.variants, *stored
 
 
-@SOLVER_CHECKS.add("ignores the order of rows", "avoid sums that depend on it", SOLUTIONS)
+@SOLVER_CHECKS.add("ignores the order of rows", "avoid sums that depend on it")
 def _row_order(subject: SolverSubject) -> Iterator[str]:
     goals, rows = subject.first, tiny.plain_table()
     other = rows.iloc[np.random.default_rng(3).permutation(len(rows))]
@@ -217,7 +199,7 @@ def _row_order(subject: SolverSubject) -> Iterator[str]:
     yield from map(Caution, _differences(*pair, "with its rows in another order"))
 
 
-@SOLVER_CHECKS.add("uses weights", "see problem.rates, problem.labels() and rows()", SOLUTIONS)
+@SOLVER_CHECKS.add("uses weights", "see problem.rates, problem.labels() and rows()")
 def _weights(subject: SolverSubject) -> Iterator[str]:
     goals, rows = subject.first, tiny.weighted_table()
     weighted = subject.run("weights", goals, rows)
@@ -242,7 +224,7 @@ def _differences(one: SolverRun, other: SolverRun, when: str) -> Iterator[str]:
             yield f"its {what} is {there:.3g} {when}, otherwise {here:.3g}"
 
 
-@SOLVER_CHECKS.add("handles unusual tables", "return a status and a reason", SOLUTIONS)
+@SOLVER_CHECKS.add("handles unusual tables", "return a status and a reason")
 def _unusual_tables(subject: SolverSubject) -> Iterator[str]:
     """Check that unusual tables give a valid answer, or a diagnostic that explains why not."""
     for name, rows in tiny.unusual_tables().items():
@@ -251,7 +233,7 @@ def _unusual_tables(subject: SolverSubject) -> Iterator[str]:
             yield from _solution_errors(subject, run, f"on a table with {name}")
 
 
-@SOLVER_CHECKS.add("refuses other goals", "raise, or return a status and a reason", SOLUTIONS)
+@SOLVER_CHECKS.add("refuses other goals", "raise, or return a status and a reason")
 def _unsupported_goals(subject: SolverSubject) -> Iterator[str]:
     """Check that goals outside the declared classes are not falsely solved.
 
@@ -266,7 +248,7 @@ def _unsupported_goals(subject: SolverSubject) -> Iterator[str]:
             yield from _solution_errors(subject, run, f"on '{goals.name}'")
 
 
-@SOLVER_CHECKS.add("can be stored", "use ratecli.models, and a trace of numbers", SOLUTIONS)
+@SOLVER_CHECKS.add("can be stored", "use ratecli.models, and a trace of numbers")
 def _stored(subject: SolverSubject) -> Iterator[str]:
     for run, variant, where in all_variants(subject.all_runs()):
         restored = run.problem.decisions(loads(dumps(variant)))
@@ -279,6 +261,6 @@ def _stored(subject: SolverSubject) -> Iterator[str]:
         check_storable(TrialResult("k", "ok", trace=trace, multipliers=multipliers))
 
 
-@SOLVER_CHECKS.add("has no side effects", "use `rng` and progress(text)", SOLUTIONS)
+@SOLVER_CHECKS.add("has no side effects", "use `rng` and progress(text)")
 def _side_effects(subject: SolverSubject) -> Iterator[str]:
     yield from (effect for run in subject.all_runs() for effect in run.effects)

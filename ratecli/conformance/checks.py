@@ -87,29 +87,30 @@ Reasons = Callable[[Any], Iterable[str]]
 
 
 class Checks:
-    """The checks of a kind of plugin, by name: stage, how to fix what they find, and reasons."""
+    """The checks of a kind of plugin, by name, in the order in which they run."""
 
     def __init__(self) -> None:
-        self.by_name: dict[str, tuple[int, str, Reasons]] = {}
+        self.by_name: dict[str, tuple[str, bool, Reasons]] = {}
 
-    def add(self, name: str, mend: str, stage: int = 0) -> Callable[[Reasons], Reasons]:
-        """Return a decorator that adds a check to a stage; stages are added in their order."""
-        return lambda reasons: self.by_name.setdefault(name, (stage, mend, reasons))[2]
+    def add(self, name: str, mend: str, *, required: bool = False) -> Callable[[Reasons], Reasons]:
+        """Return a decorator that adds a check; `mend` says how to fix what it finds.
+
+        If a `required` check fails, the checks after it are skipped.
+        """
+        return lambda reasons: self.by_name.setdefault(name, (mend, required, reasons))[2]
 
     def run(self, subject: object) -> tuple[CheckResult, ...]:
-        """Run all checks; skip those of later stages than one with a failure."""
-        results: list[CheckResult] = []
-        failed_stage: float = np.inf
-        for name, (stage, _, _) in self.by_name.items():
+        results = list[CheckResult]()
+        is_broken = False
+        for name, (_, required, _) in self.by_name.items():
             skipped = CheckResult(name, "skipped", "an earlier check failed")
-            results.append(skipped if stage > failed_stage else self.run_one(name, subject))
-            if results[-1].state == "failed":
-                failed_stage = min(failed_stage, stage)
+            results.append(skipped if is_broken else self.run_one(name, subject))
+            is_broken |= required and results[-1].state == "failed"
         return tuple(results)
 
     def run_one(self, name: str, subject: object) -> CheckResult:
         """Run a check. The first failure counts; an exception fails a check, too."""
-        _, mend, check = self.by_name[name]
+        mend, _, check = self.by_name[name]
         try:
             reasons = list(check(subject))
         except CheckSkippedError as error:
@@ -118,11 +119,12 @@ class Checks:
             raise
         except BaseException as error:  # noqa: BLE001  plugins may raise anything
             reasons = [exception_line(error)]
+        failures = [reason for reason in reasons if not isinstance(reason, Caution)]
         if not reasons:
             return CheckResult(name, "ok")
-        failures = [reason for reason in reasons if not isinstance(reason, Caution)]
-        state: Literal["failed", "warning"] = "failed" if failures else "warning"
-        return CheckResult(name, state, str([*failures, *reasons][0]), mend)
+        return CheckResult(
+            name, "failed" if failures else "warning", str([*failures, *reasons][0]), mend
+        )
 
 
 @contextmanager
