@@ -58,7 +58,7 @@ from ratecli.report.check.compare import TOLERANCE, ComparisonTerms, compare_poi
 from ratecli.report.check.reference import PinnedTrials, VariantMetric
 from ratecli.report.groups import IntervalEstimate, estimate_share
 from ratecli.runner import trial
-from ratecli.runner.executors import SerialExecutor
+from ratecli.runner.executors import Executor, run_tasks
 
 SEEDS = 40
 SIZES = (0.0, 0.001, 0.0025, 0.005, 0.01)
@@ -134,9 +134,14 @@ def measured(algorithm: str, draws: str) -> Values:
         patch.object(trial.Trial, "measure_variants", spoilt),
         patch.object(trial, "solution_status", lambda *_: ("ok", "")),
         patch.object(trial, "random_stream", drawn),
+        Executor().open_pool(plan.tasks) as pool,
     ):
-        SerialExecutor().run(
-            plan.tasks, trial.run_trial, lambda result: results.update({result.key: result})
+        run_tasks(
+            pool,
+            plan.tasks,
+            trial.run_trial,
+            lambda result: results.update({result.key: result}),
+            results.__getitem__,
         )
     found: dict[Any, Any] = {}
     for planned in plan.planned:

@@ -22,7 +22,7 @@ from ratecli.experiment.plan import Task
 from ratecli.ledger.records import PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore, LedgerWriter
 from ratecli.runner.dask_pool import start_local_cluster
-from ratecli.runner.executors import DaskExecutor, Executor, ProcessExecutor, SerialExecutor
+from ratecli.runner.executors import Executor, run_tasks
 
 SHORT, MANY = 0.01, 1000
 LONG, FEW = 0.5, 16
@@ -53,7 +53,8 @@ def stored(executor: Executor, count: int, seconds: float) -> tuple[float, float
         begun, worked = time.perf_counter(), time.process_time()
         store.begin(plan, {})
         writer = LedgerWriter(store)
-        executor.run(tasks, trial, done)
+        with executor.open_pool(tasks) as pool:
+            run_tasks(pool, tasks, trial, done, store.result)
         writer.flush()
         writer.close()
         return time.perf_counter() - begun, took[0], time.process_time() - worked
@@ -67,16 +68,16 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 def overhead() -> None:
     print(f"{MANY} trials of {1000 * SHORT:g} ms: ms that are added to each")
-    wall, work, worked = stored(SerialExecutor(), MANY, SHORT)
+    wall, work, worked = stored(Executor(), MANY, SHORT)
     print(f"  serial         {1000 * (wall - work) / MANY:6.2f}")
     print(
         f"    of processor {1000 * (worked / MANY - SHORT):6.2f}  (also beside a trial, in its time)"
     )
-    wall, work, worked = stored(ProcessExecutor(1), MANY, SHORT)
+    wall, work, worked = stored(Executor("processes"), MANY, SHORT)
     print(f"  one process    {1000 * (wall - work) / MANY:6.2f}")
     print(f"    of processor {1000 * worked / MANY:6.2f}  (here)")
     with start_local_cluster(1) as address:
-        wall, work, _ = stored(DaskExecutor(address), MANY, SHORT)
+        wall, work, _ = stored(Executor("dask", None, address), MANY, SHORT)
         print(f"  Dask           {1000 * (wall - work) / MANY:6.2f}")
         with Client(address, set_as_default=False) as client:
             todo = [SHORT] * MANY
@@ -88,7 +89,7 @@ def overhead() -> None:
 
 def speedup() -> None:
     print(f"{FEW} trials of {LONG:g} s: seconds with one worker, with two, ratio")
-    one, two = (stored(ProcessExecutor(jobs), FEW, LONG)[0] for jobs in (1, 2))
+    one, two = (stored(Executor("processes", jobs), FEW, LONG)[0] for jobs in (1, 2))
     print(f"  processes      {one:6.2f} {two:6.2f} {one / two:6.2f}")
     one, two = (
         seconds_of(lambda: Parallel(n_jobs=jobs)(delayed(spin)(LONG) for _ in range(FEW)))  # noqa: B023

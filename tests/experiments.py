@@ -13,7 +13,7 @@ from ratecli.experiment.prepare import prepare
 from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore
-from ratecli.runner.executors import SerialExecutor
+from ratecli.runner.executors import Executor
 from ratecli.runner.run import RunOutcome, run_experiment
 
 
@@ -37,7 +37,7 @@ def write(folder: Path, text: str, name: str = "exp.yaml") -> Path:
 def run_file(path: Path, *overrides: str) -> tuple[RunOutcome, LedgerStore]:
     """Run a file serially in its folder; return the outcome and the open ledger."""
     folder = path.parent / "results"
-    outcome = run_experiment(prepare(path, overrides), folder, SerialExecutor(), quiet=True)
+    outcome = run_experiment(prepare(path, overrides), folder, Executor(), quiet=True)
     return outcome, LedgerStore(folder / LEDGER_FILE, readonly=True)
 
 

@@ -27,16 +27,11 @@ def tasks(trials, seconds):
 
 
 def run(ledger, jobs, trials, seconds, tell=lambda: None):
-    from ratecli.runner.executors import (  # noqa: PLC0415
-        DaskExecutor,
-        Hooks,
-        ProcessExecutor,
-        SerialExecutor,
-    )
+    from ratecli.runner.executors import Executor, run_tasks  # noqa: PLC0415
 
     todo = tasks(trials, seconds)
     plan = [PlannedTrial(task.key, "a", "a", {}, {"at": task.key}, 0, {"m": "m0"}) for task in todo]
-    executor = {0: DaskExecutor(None, 2), 1: SerialExecutor()}.get(jobs, ProcessExecutor(jobs))
+    executor = {0: Executor("dask", 2), 1: Executor()}.get(jobs, Executor("processes", jobs))
     with LedgerStore(ledger) as store:
         store.begin(plan, {"trials": trials})
         known = store.known()
@@ -53,7 +48,8 @@ def run(ledger, jobs, trials, seconds, tell=lambda: None):
             return store.result(key)
 
         try:
-            executor.run(left, numbers, keep, Hooks(recall=recall))
+            with executor.open_pool(left) as pool:
+                run_tasks(pool, left, numbers, keep, recall)
             writer.flush()
         finally:
             writer.close()

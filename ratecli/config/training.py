@@ -92,11 +92,6 @@ class LimitsSpec(base.Spec):
     pieces: a text like 2 GiB.
     """
 
-    def wider(self, other: LimitsSpec) -> LimitsSpec:
-        """Return the wider of both limits, for a trial that two experiments share."""
-        pairs = {key: (getattr(self, key), getattr(other, key)) for key in ("time", "memory")}
-        return LimitsSpec(**{key: max(pair) for key, pair in pairs.items() if None not in pair})
-
 
 Positive = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
 TrialSeconds = Annotated[

@@ -1,15 +1,11 @@
-"""Executors, which run trials in this process, in several processes, or on a cluster.
-
-A trial starts after those whose results it needs. Results do not depend on the executor.
-"""
+"""Run trials in this process, in several processes, or on a cluster, with the same results."""
 
 from __future__ import annotations
 
 import os
 import re
-from abc import ABC, abstractmethod
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +13,7 @@ from functools import partial
 from graphlib import TopologicalSorter
 from importlib.util import find_spec
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.plan import UNLIMITED, Task
@@ -40,85 +36,9 @@ POLL_SECONDS = 1.0
 """Seconds between checks of a pool: a cluster may be lost, or get more workers."""
 
 EXECUTOR_KINDS = "serial, processes, dask and dask://HOST:PORT"
+EXECUTOR_CODES = frozenset({"E511", "E512", "E513"})
+"""Codes of errors of an executor."""
 CLUSTER_ADDRESS = re.compile(r"(dask|tcp|tls)://([^/\s]+:\d+)")
-
-OnDone = Callable[[TrialResult], object]
-
-
-def _missing_result(key: str) -> TrialResult:
-    raise KeyError(f"trial {key} is needed but neither planned nor stored")
-
-
-@dataclass(frozen=True)
-class Hooks:
-    """Callbacks of an executor.
-
-    `recall` returns the result of a dependency that is not among the tasks, and `wanted` decides
-    just before a trial starts whether to run it.
-    """
-
-    recall: Callable[[str], TrialResult] = _missing_result
-    wanted: Callable[[str], bool] = lambda _key: True
-
-
-NO_HOOKS = Hooks()
-
-
-class Schedule:
-    """Supplies tasks whose dependencies have ended, and passes on results.
-
-    Tasks with equal keys are one task. A cycle raises `graphlib.CycleError`. Results are kept only
-    as long as a task needs them.
-    """
-
-    def __init__(self, tasks: Iterable[Task], on_done: OnDone, hooks: Hooks = NO_HOOKS) -> None:
-        self._tasks = {task.key: task for task in tasks}
-        self._on_done, self._hooks = on_done, hooks
-        self._results: dict[str, TrialResult] = {}
-        self._needs = {
-            key: [need for need in dict.fromkeys(task.needs) if need in self._tasks]
-            for key, task in self._tasks.items()
-        }
-        self._users = Counter(need for needs in self._needs.values() for need in needs)
-        self._order = TopologicalSorter(self._needs)
-        self._order.prepare()
-        self._ready = deque(self._order.get_ready())
-
-    def take(self) -> tuple[Task, Mapping[str, TrialResult]] | None:
-        """Return the next task and the results that it needs, or None if none is ready.
-
-        Tasks that are not wanted, or need the result of a trial that failed, are skipped.
-        """
-        while self._ready:
-            task = self._tasks[self._ready.popleft()]
-            if not self._hooks.wanted(task.key):
-                self._finish(TrialResult(task.key, "error", "no remaining experiment needs it"))
-                continue
-            results = {
-                need: self._results[need] if need in self._tasks else self._hooks.recall(need)
-                for need in task.needs
-            }
-            failed = [each for each in results.values() if each.status in FAILED_STATUSES]
-            if not failed:
-                return task, results
-            cause = f"needs trial {failed[0].key[:12]}, which ended as {failed[0].status}"
-            self.end(TrialResult(task.key, "error", f"{cause}: {failed[0].reason}"))
-        return None
-
-    def end(self, result: TrialResult) -> None:
-        """Pass on the result of a task that `take` has returned."""
-        self._on_done(result)
-        self._finish(result)
-
-    def _finish(self, result: TrialResult) -> None:
-        if self._users[result.key]:
-            self._results[result.key] = result
-        for need in self._needs[result.key]:
-            self._users[need] -= 1
-            if not self._users[need]:
-                del self._results[need]
-        self._order.done(result.key)
-        self._ready.extend(self._order.get_ready())
 
 
 class TrialPool(Protocol):
@@ -135,52 +55,53 @@ class TrialPool(Protocol):
         """Return the result of a trial that has ended."""
 
 
-class Executor(ABC):
-    """Runs tasks in an order that respects their dependencies."""
+def run_tasks(
+    pool: TrialPool,
+    tasks: Iterable[Task],
+    function: TrialFunction,
+    on_done: Callable[[TrialResult], object],
+    recall: Callable[[str], TrialResult],
+) -> None:
+    """Call `on_done` with each task's result, in this thread, as soon as it is available.
 
-    def check(self) -> None:  # noqa: B027  most executors are always available
-        """Raise FaultError (E512) if trials cannot run."""
+    A trial starts after those whose results it needs; `recall` returns a result that `on_done` got,
+    or that of a trial that is not among the tasks. Tasks with equal keys are one task.
 
-    def run(
-        self,
-        tasks: Iterable[Task],
-        function: TrialFunction,
-        on_done: OnDone,
-        hooks: Hooks = NO_HOOKS,
-    ) -> None:
-        """Call `on_done` with each task's result, in this thread, as soon as it is available.
+    Exceptions of a trial and violations of its limits become its result. Exceptions of `on_done`
+    and interrupts end the run. Raise FaultError (E513) if a cluster is lost, CycleError if trials
+    need one another.
+    """
+    by_key = {task.key: task for task in tasks}
+    order = TopologicalSorter(
+        {key: [need for need in task.needs if need in by_key] for key, task in by_key.items()}
+    )
+    order.prepare()
+    ready, running, ended = deque(order.get_ready()), 0, SimpleQueue[Any]()
 
-        Exceptions of a trial and violations of its limits become its result. Exceptions of
-        `on_done` and interrupts end the run. Raise FaultError: E511 if a limit cannot be enforced
-        here, E512 if a cluster cannot be used, E513 if it is lost.
-        """
-        todo = list(tasks)
-        if not todo:
-            return
-        for limits in {task.limits for task in todo}:
-            check_limits(limits)
-        schedule, running = Schedule(todo, on_done, hooks), 0
-        ended: SimpleQueue[Any] = SimpleQueue()
-        with self._open_pool(todo) as pool:
-            while True:
-                while running < pool.capacity and (ready := schedule.take()):
-                    task, results = ready
-                    run = partial(run_checked, function, task.payload, results)
-                    try:
-                        pool.submit(task, run).add_done_callback(ended.put)
-                        running += 1
-                    except Exception as error:  # noqa: BLE001  pickling may raise anything
-                        schedule.end(failure_result(task.key, error))
-                if not running:
-                    return
-                with suppress(Empty):
-                    future = ended.get(timeout=POLL_SECONDS)
-                    running -= 1
-                    schedule.end(pool.result(future))
+    def end(result: TrialResult) -> None:
+        on_done(result)
+        order.done(result.key)
+        ready.extend(order.get_ready())
 
-    @abstractmethod
-    def _open_pool(self, tasks: Sequence[Task]) -> AbstractContextManager[TrialPool]:
-        """Return a pool for the tasks, whose trials are killed if an exception ends its context."""
+    while ready or running:
+        while ready and running < pool.capacity:
+            task = by_key[ready.popleft()]
+            given = {need: recall(need) for need in task.needs}
+            failed = next((each for each in given.values() if each.status in FAILED_STATUSES), None)
+            if failed is not None:
+                cause = f"needs trial {failed.key[:12]}, which ended as {failed.status}"
+                end(TrialResult(task.key, "error", f"{cause}: {failed.reason}"))
+                continue
+            try:
+                run = partial(run_checked, function, task.payload, given)
+                pool.submit(task, run).add_done_callback(ended.put)
+                running += 1
+            except Exception as error:  # noqa: BLE001  pickling may raise anything
+                end(failure_result(task.key, error))
+        with suppress(Empty):
+            future = ended.get(timeout=POLL_SECONDS if running else 0)
+            running -= 1
+            end(pool.result(future))
 
 
 class _InlinePool:
@@ -204,61 +125,62 @@ def _open_inline_pool() -> Iterator[_InlinePool]:
 
 
 @dataclass(frozen=True)
-class SerialExecutor(Executor):
-    """Runs one trial at a time in this process, or in a child process if any trial has limits."""
+class Executor:
+    """Where trials run.
 
-    def _open_pool(self, tasks: Sequence[Task]) -> AbstractContextManager[TrialPool]:
-        if any(task.limits != UNLIMITED for task in tasks):
-            return ProcessPool(1)
-        return _open_inline_pool()
+    Attributes
+    ----------
+    kind
+        `serial`: in this process, or in a child process if any trial has limits. `processes`: in
+        processes that are reused; a trial whose worker dies is retried once, other trials are not
+        affected. `dask`: in processes of the workers of a cluster, which handle limits and deaths
+        alike.
+    jobs
+        Number of trials at the same time. On the cluster at an `address` it may be None: as many
+        trials as the cluster has threads.
+    address
+        Of a Dask cluster; None for a local one that is started here.
 
-
-@dataclass(frozen=True)
-class ProcessExecutor(Executor):
-    """Runs up to `jobs` trials in parallel, in processes that are reused.
-
-    A trial whose worker dies is retried once; other trials are not affected. A single trial without
-    limits runs in this process, because starting a worker would import all libraries twice.
+    Raises
+    ------
+    FaultError
+        E512 if Dask is not installed.
     """
 
-    jobs: int
-
-    def _open_pool(self, tasks: Sequence[Task]) -> AbstractContextManager[TrialPool]:
-        if len(tasks) == 1 and tasks[0].limits == UNLIMITED:
-            return _open_inline_pool()
-        return ProcessPool(self.jobs)
-
-
-@dataclass(frozen=True)
-class DaskExecutor(Executor):
-    """Runs up to `jobs` trials in parallel on the Dask cluster at `address`, or on a local one.
-
-    If `address` is given, `jobs` may be None: as many trials as the cluster has threads. Deaths of
-    workers and limits are handled as by `ProcessExecutor`.
-    """
-
+    kind: Literal["serial", "processes", "dask"] = "serial"
+    jobs: int | None = 1
     address: str | None = None
-    jobs: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise FaultError (E512) if Dask is not installed."""
-        if find_spec("distributed") is None:
-            raise FaultError(
-                Diagnostic("E512", "Dask is not installed", "pip install 'ratecli[dask]'")
-            )
+        if self.kind == "dask" and find_spec("distributed") is None:
+            hint = "pip install 'ratecli[dask]'"
+            raise FaultError(Diagnostic("E512", "Dask is not installed", hint))
 
     def check(self) -> None:
         """Raise FaultError (E512) if there is no cluster with workers at the address."""
-        from ratecli.runner.dask_pool import connect_client  # noqa: PLC0415  optional dependency
-
         if self.address is not None:
+            from ratecli.runner.dask_pool import connect_client  # noqa: PLC0415  optional
+
             with connect_client(self.address):
                 pass
 
-    def _open_pool(self, tasks: Sequence[Task]) -> AbstractContextManager[TrialPool]:  # noqa: ARG002
-        from ratecli.runner.dask_pool import open_dask_pool  # noqa: PLC0415  optional dependency
+    def open_pool(self, tasks: Sequence[Task]) -> AbstractContextManager[TrialPool]:
+        """Return a pool for the tasks, whose trials are killed if an exception ends its context.
 
-        return open_dask_pool(self.address, self.jobs)
+        Raise FaultError: E511 if a limit cannot be enforced here, E512 if a cluster cannot be used.
+        """
+        limits = {task.limits for task in tasks}
+        for each in limits:
+            check_limits(each)
+        # a worker for a single trial would import all libraries a second time
+        is_inline = self.kind == "serial" or (self.kind == "processes" and len(tasks) == 1)
+        if not tasks or (is_inline and limits == {UNLIMITED}):
+            return _open_inline_pool()
+        if self.kind == "dask":
+            from ratecli.runner.dask_pool import open_dask_pool  # noqa: PLC0415  optional
+
+            return open_dask_pool(self.address, self.jobs)
+        return ProcessPool(self.jobs or 1)
 
 
 def parse_executor(kind: str | None, jobs: int | None) -> Executor:
@@ -268,19 +190,15 @@ def parse_executor(kind: str | None, jobs: int | None) -> Executor:
     E104 with the valid values.
     """
     if kind is not None and CLUSTER_ADDRESS.fullmatch(kind):
-        return DaskExecutor(re.sub("^dask:", "tcp:", kind), jobs)
+        return Executor("dask", jobs, re.sub("^dask:", "tcp:", kind))
     many = jobs or min(USUAL_JOBS, os.cpu_count() or 1)
-    match kind:
-        case "dask":
-            return DaskExecutor(None, many)
-        case "processes":
-            return ProcessExecutor(many)
-        case "serial" if jobs is not None and jobs > 1:
+    match kind or ("serial" if many == 1 else "processes"):
+        case "dask" | "processes" as known:
+            return Executor(known, many)
+        case "serial" if jobs is None or jobs == 1:
+            return Executor()
+        case "serial":
             message = "one process runs one trial at a time: leave out --jobs"
             raise FaultError(Diagnostic("E104", message))
-        case "serial":
-            return SerialExecutor()
-        case None:
-            return SerialExecutor() if many == 1 else ProcessExecutor(many)
         case _:
             raise FaultError(Diagnostic("E104", f"'{kind}' is not one of {EXECUTOR_KINDS}"))

@@ -7,11 +7,12 @@ import math
 import sys
 import time
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,7 +34,7 @@ from ratecli.ledger.records import (
 )
 from ratecli.ledger.store import LedgerStore, LedgerWriter, recover_ledger
 from ratecli.render import terminal_safe
-from ratecli.runner.executors import Executor, Hooks
+from ratecli.runner.executors import EXECUTOR_CODES, Executor, TrialPool, run_tasks
 from ratecli.runner.trial import run_trial
 from ratecli.runner.warnings import end_warnings
 
@@ -115,29 +116,44 @@ def run_experiments(
     quiet: bool = False,
     command: Sequence[str] = (),
 ) -> None:
-    """Run the trials of several experiments in one batch, which keeps workers busy in between.
+    """Run the trials of several experiments, one experiment after the other, on the same workers.
 
-    A trial of several experiments runs once, under the wider of their limits. A trial that another
-    experiment in the batch has stored is copied from there. The caller must hold the locks of the
-    folders until the reports are written.
+    A trial that another one of the experiments has stored is copied from there. The caller must
+    hold the locks of the folders until the reports are written.
 
     Parameters
     ----------
     on_ended
-        Called with the outcome of each experiment as soon as its own trials have ended.
+        Called with the outcome of each experiment as soon as its trials have ended.
     on_fault
         Called when an experiment's folder or ledger fails. That experiment is dropped and the
         others continue. Without it, the error is raised.
     """
+
+    @contextmanager
+    def reporting(request: RunRequest) -> Iterator[None]:
+        try:
+            yield
+        except FaultError as error:
+            if on_fault is None or error.faults[0].code in EXECUTOR_CODES:
+                raise
+            on_fault(request, error)
+
+    runs: list[ExperimentRun] = []
     with ExitStack() as stack:
-        group = _RunGroup(on_ended, on_fault)
         for request in requests:
-            with group.dropping(request):
-                run = ExperimentRun(request, fresh=fresh, command=command)
-                stack.callback(run.close)
-                group.runs.append(run)
-        group.share_stored_results()
-        group.execute(executor, quiet=quiet)
+            with reporting(request):
+                runs.append(ExperimentRun(request, fresh=fresh, command=command))
+                stack.callback(runs[-1].close)
+        for run, other in permutations(runs, 2):
+            run.copy_results(other)
+        pool = stack.enter_context(executor.open_pool([task for run in runs for task in run.todo]))
+        for k, run in enumerate(runs):
+            with reporting(run.request):
+                run.run_trials(pool, quiet=quiet, is_single=len(requests) == 1)
+                for other in runs[k + 1 :]:
+                    other.copy_results(run)
+                on_ended(run.finish())
 
 
 def count_stored_trials(prepared: PreparedExperiment, folder: Path) -> int:
@@ -152,16 +168,16 @@ def count_stored_trials(prepared: PreparedExperiment, folder: Path) -> int:
 class ExperimentRun:
     """An experiment that is being run, with its ledger open.
 
-    `todo` are its trials that have to be run, `left` the keys of those not stored yet, `seconds`
-    the times of stored ones by key.
-    The constructor replaces the stored plan and run record, and with `fresh` deletes all stored
-    results. It raises FaultError (E502, E503, E505) if the folder or the ledger cannot be used.
+    `tasks` are its trials and `names` their names by key; `stored` has the seconds of those that
+    need not run again. The constructor replaces the stored plan and run record, and with `fresh`
+    deletes all stored results. It raises FaultError (E502, E503, E505) if the folder or the ledger
+    cannot be used.
     """
 
     def __init__(self, request: RunRequest, *, fresh: bool, command: Sequence[str]) -> None:
         self.request = request
         self._started = datetime.now(UTC)
-        self._command = command
+        self._command, self._ran = command, 0
         prepared, folder = request.prepared, request.folder
         ledger = folder / LEDGER_FILE
         with report_write_errors(folder):
@@ -177,7 +193,7 @@ class ExperimentRun:
         self._store = LedgerStore(ledger)
         try:
             self._store.begin(prepared.plan.planned, report_metadata(prepared))
-            self.seconds = self._store.known()
+            self.stored = self._store.known()
         except BaseException:
             self._store.close()
             raise
@@ -186,18 +202,53 @@ class ExperimentRun:
         self.names = {
             each.key: each.name for each in prepared.plan.planned if each.key in self.tasks
         }
-        self.todo = [task for task in prepared.plan.tasks if task.key not in self.seconds]
-        self.left = {task.key for task in self.todo}
+
+    @property
+    def todo(self) -> list[Task]:
+        """The trials that have to be run."""
+        return [task for key, task in self.tasks.items() if key not in self.stored]
 
     def put(self, result: TrialResult) -> None:
         self._writer.put(result)
-        self.left.discard(result.key)
-        self.seconds[result.key] = result.seconds
+        if result.status not in FAILED_STATUSES:
+            self.stored[result.key] = result.seconds
 
     def result(self, key: str) -> TrialResult:
         """Return a result that was stored or put."""
         self._writer.flush()
         return self._store.result(key)
+
+    def copy_results(self, other: ExperimentRun) -> None:
+        """Store the results of another experiment that this one lacks.
+
+        Trials with equal keys have equal results, but names of constraints are not in the key.
+        """
+        for task in self.todo:
+            if task.key in other.stored and _constraint_names(task) == _constraint_names(
+                other.tasks[task.key]
+            ):
+                with suppress(FaultError):  # each experiment reports its own ledger later
+                    self.put(other.result(task.key))
+
+    def run_trials(self, pool: TrialPool, *, quiet: bool, is_single: bool) -> None:
+        """Run the trials that are not stored; show the progress unless `quiet`."""
+        todo, plan = self.todo, self.request.prepared.plan
+        self._ran = len(todo)
+        prefix = "" if is_single else f"{self.request.prepared.experiment.name}: "
+        names = {key: prefix + name for key, name in self.names.items()}
+        trials = [each for each in plan.planned if each.key in self.tasks]
+        left = TimeLeft(trials, plan.seconds, pool.capacity)
+        for key in names.keys() & self.stored:
+            left.end(key, self.stored[key])
+        fits = self.request.folder.absolute().parent / FITS_FOLDER
+        stored = len(names) - len(todo)
+        with RunProgress(len(names), stored, names.__getitem__, left, quiet=quiet) as progress:
+
+            def done(result: TrialResult) -> None:
+                self.put(result)
+                progress.done(result)
+
+            run_tasks(pool, todo, partial(run_trial, fits=fits), done, self.result)
 
     def close(self) -> None:
         self._writer.close()
@@ -216,7 +267,7 @@ class ExperimentRun:
         return RunOutcome(
             self.request.folder,
             Counter(result.status for _, result in ended),
-            len(self.todo),
+            self._ran,
             tuple(each for each in ended if each[1].status in FAILED_STATUSES),
             tuple(each for each in ended if each[1].status in UNSOLVED_STATUSES),
             tuple(each for each in ended if each[1].status == "not_met"),
@@ -272,116 +323,6 @@ def _end_warnings(
         *end_warnings(planned, results),
         *map(prepared.document.placed, check_variants(prepared.experiment, measured)),
     )
-
-
-class _RunGroup:
-    """Experiments that run together; `runs` has those that have neither ended nor failed."""
-
-    def __init__(
-        self,
-        on_ended: Callable[[RunOutcome], object],
-        on_fault: Callable[[RunRequest, FaultError], object] | None,
-    ) -> None:
-        self._on_ended = on_ended
-        self._on_fault = on_fault
-        self.runs: list[ExperimentRun] = []
-
-    @contextmanager
-    def dropping(self, request: RunRequest) -> Iterator[None]:
-        """Drop an experiment if an error of it is raised in this context."""
-        try:
-            yield
-        except FaultError as error:
-            if self._on_fault is None:
-                raise
-            self._on_fault(request, error)
-            self.runs = [run for run in self.runs if run.request is not request]
-
-    def share_stored_results(self) -> None:
-        """Copy stored results to experiments that lack them.
-
-        Trials with equal keys have equal results, but names of constraints are not in the key.
-        Copied results count as stored, like those of an earlier run.
-        """
-        for source in list(self.runs):
-            for target in list(self.runs):
-                shared = [
-                    task.key
-                    for task in target.todo
-                    if task.key in source.tasks.keys() - source.left
-                    and _constraint_names(task) == _constraint_names(source.tasks[task.key])
-                ]
-                for key in shared:
-                    if source in self.runs and target in self.runs:
-                        with self.dropping(source.request):
-                            result = source.result(key)
-                            with self.dropping(target.request):
-                                target.put(result)
-                target.todo = [task for task in target.todo if task.key in target.left]
-
-    def execute(self, executor: Executor, *, quiet: bool) -> None:
-        several = len(self.runs) > 1
-        names, tasks = dict[str, str](), dict[str, Task]()
-        for run in self.runs:
-            prefix = f"{run.request.prepared.experiment.name}: " if several else ""
-            for key, name in run.names.items():
-                names.setdefault(key, prefix + name)
-            for task in run.todo:
-                other = tasks.setdefault(task.key, task)
-                tasks[task.key] = replace(other, limits=other.limits.wider(task.limits))
-        jobs = getattr(executor, "jobs", None) or 1
-        left = self._time_left(names.keys() - tasks.keys(), jobs)
-        stored = len(names) - len(tasks)
-        with RunProgress(len(names), stored, names.__getitem__, left, quiet=quiet) as progress:
-
-            def done(result: TrialResult) -> None:
-                concerned = [run for run in self.runs if result.key in run.left]
-                for run in concerned:
-                    with self.dropping(run.request):
-                        run.put(result)
-                progress.done(result)
-                self._end_complete(concerned)
-
-            self._end_complete(list(self.runs))
-            hooks = Hooks(self._recall, self._is_wanted)
-            folders = [run.request.folder for run in self.runs]
-            fits = folders[0].absolute().parent / FITS_FOLDER if folders else None
-            executor.run(tasks.values(), partial(run_trial, fits=fits), done, hooks)
-
-    def _time_left(self, stored: Iterable[str], jobs: int) -> TimeLeft:
-        trials = [
-            each
-            for run in self.runs
-            for each in run.request.prepared.plan.planned
-            if each.key in run.tasks
-        ]
-        stated, seconds = dict[str, float](), dict[str, float]()
-        for run in self.runs:
-            stated |= run.request.prepared.plan.seconds
-            seconds |= run.seconds
-        left = TimeLeft(trials, stated, jobs)
-        for key in stored:
-            left.end(key, seconds[key])
-        return left
-
-    def _end_complete(self, runs: Sequence[ExperimentRun]) -> None:
-        """Finish the experiments that have no trials left to run."""
-        for run in runs:
-            if run in self.runs and not run.left:
-                with self.dropping(run.request):
-                    outcome = run.finish()
-                    self.runs.remove(run)
-                    self._on_ended(outcome)
-
-    def _is_wanted(self, key: str) -> bool:
-        """Return whether a remaining experiment plans the trial.
-
-        It need not lack the result: other trials of it may depend on this one.
-        """
-        return any(key in run.tasks for run in self.runs)
-
-    def _recall(self, key: str) -> TrialResult:
-        return next(run for run in self.runs if key in run.tasks).result(key)
 
 
 def _constraint_names(task: Task) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from small import PLAIN, SMALL, TRIALS, quickstart, read_rows
 from ratecli.datasets.sources import SOURCES
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.ledger.view import Ledger
-from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor, parse_executor
+from ratecli.runner.executors import Executor, parse_executor
 
 
 @pytest.fixture
@@ -47,11 +47,11 @@ def test_the_quickstart_runs_once(folder, run):
 
 
 def test_executor_option():
-    assert parse_executor(None, 1) == parse_executor("serial", None) == SerialExecutor()
-    assert parse_executor(None, 2) == parse_executor("processes", 2) == ProcessExecutor(2)
-    assert parse_executor("dask", 3) == DaskExecutor(None, 3)
-    assert parse_executor("dask://here:8786", None) == DaskExecutor("tcp://here:8786")
-    assert parse_executor("tls://10.0.0.1:8786", 4) == DaskExecutor("tls://10.0.0.1:8786", 4)
+    assert parse_executor(None, 1) == parse_executor("serial", None) == Executor()
+    assert parse_executor(None, 2) == parse_executor("processes", 2) == Executor("processes", 2)
+    assert parse_executor("dask", 3) == Executor("dask", 3)
+    assert parse_executor("dask://here:8786", None) == Executor("dask", None, "tcp://here:8786")
+    assert parse_executor("tls://10.0.0.1:8786", 4) == Executor("dask", 4, "tls://10.0.0.1:8786")
 
 
 def test_two_experiments_of_one_name_are_refused(folder, cli, small):

@@ -23,9 +23,13 @@ from ratecli.experiment.plan import UNLIMITED
 from ratecli.experiment.prepare import prepare
 from ratecli.runner import dask_pool
 from ratecli.runner.dask_pool import DaskPool, connect_client, run_on_worker
-from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor
+from ratecli.runner.executors import Executor, run_tasks
 from ratecli.runner.trial import run_trial
 from ratecli.runner.workers import TaskMessage
+
+
+def on(address, jobs=None):
+    return Executor("dask", jobs, address)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +39,7 @@ def test_a_trial_whose_dask_worker_is_killed_is_retried_once(cluster, tmp_path, 
     log = tmp_path / "log"
     tasks = [task(f"k{i}") for i in range(12)]
     tasks[1:1] = [task("x", "fell", (times, str(log)))]
-    found = results(DaskExecutor(cluster), tasks)
+    found = results(on(cluster), tasks)
     assert found.pop("x").status == status
     assert {result.status for result in found.values()} == {"ok"}
     assert len(found) == 12
@@ -70,8 +74,9 @@ def test_a_lost_scheduler_is_reported_and_finished_trials_are_kept(separate_clus
     killer = threading.Thread(target=kill)
     killer.start()
     kept = []
-    with pytest.raises(FaultError) as told:
-        DaskExecutor(address).run([task("a"), task(str(held), "lock", str(held))], act, kept.append)
+    tasks = [task("a"), task(str(held), "lock", str(held))]
+    with pytest.raises(FaultError) as told, on(address).open_pool(tasks) as pool:
+        run_tasks(pool, tasks, act, kept.append, {}.__getitem__)
     killer.join()
     assert [fault.code for fault in told.value.faults] == ["E513"]
     assert told.value.exit_code == 1
@@ -81,18 +86,18 @@ def test_a_lost_scheduler_is_reported_and_finished_trials_are_kept(separate_clus
 def test_clusters_without_scheduler_or_workers_are_refused(monkeypatch):
     monkeypatch.setattr(dask_pool, "CONNECT_SECONDS", 0.3)
     with pytest.raises(FaultError, match="E512: no Dask scheduler at tcp:"):
-        results(DaskExecutor("tcp://127.0.0.1:9"), [task("a")])
+        results(on("tcp://127.0.0.1:9"), [task("a")])
     with (
         LocalCluster(n_workers=0, dashboard_address=None) as cluster,
         pytest.raises(FaultError, match=r"E512: the Dask scheduler at .* has had no worker"),
     ):
-        results(DaskExecutor(cluster.scheduler_address), [task("a")])
+        results(on(cluster.scheduler_address), [task("a")])
 
 
 def test_workers_with_other_versions_are_refused(cluster, monkeypatch):
     monkeypatch.setattr(dask_pool, "code_versions", lambda: {"numpy": "0.1"})
     with pytest.raises(FaultError, match=r"E512: a Dask worker has numpy .* instead of 0\.1"):
-        results(DaskExecutor(cluster), [task("a")])
+        results(on(cluster), [task("a")])
 
 
 def test_processes_of_an_idle_run_end(cluster):
@@ -106,13 +111,13 @@ def test_processes_of_an_idle_run_end(cluster):
 
 
 def test_jobs_limits_parallel_trials_on_a_cluster(cluster):
-    found = results(DaskExecutor(cluster, 1), [task(str(at), "process") for at in range(6)])
+    found = results(on(cluster, 1), [task(str(at), "process") for at in range(6)])
     spans = sorted(result.info["span"] for result in found.values())
     assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
 
 def test_no_process_outlives_its_run(cluster):
-    found = results(DaskExecutor(cluster), [task(key, "process") for key in "abcd"])
+    found = results(on(cluster), [task(key, "process") for key in "abcd"])
     for pid in {result.info["pid"] for result in found.values()}:
         until_gone(pid)
 
@@ -145,9 +150,9 @@ metrics: {error: error, best: 'of(unconstrained, error)'}
 @pytest.mark.slow
 def test_workers_read_data_once_and_results_do_not_depend_on_the_executor(cluster, tmp_path):
     tasks = prepare(write(tmp_path, MANY)).plan.tasks
-    here = results(SerialExecutor(), tasks, run_trial)
+    here = results(Executor(), tasks, run_trial)
     assert len(here) == 4
-    for executor in (ProcessExecutor(1), DaskExecutor(cluster, 1)):
+    for executor in (Executor("processes"), on(cluster, 1)):
         there = results(executor, tasks, reading)
         assert {key: facts(result) for key, result in there.items()} == {
             key: facts(result) for key, result in here.items()
@@ -169,8 +174,8 @@ class InterruptingObject:
 
 def test_an_interrupt_in_a_destructor_is_not_lost(cluster):
     tasks = [task(f"k{i}") for i in range(3)]
-    with pytest.raises(KeyboardInterrupt):
-        DaskExecutor(cluster, 1).run(tasks, act, lambda _result: InterruptingObject() and None)
+    with pytest.raises(KeyboardInterrupt), on(cluster, 1).open_pool(tasks) as pool:
+        run_tasks(pool, tasks, act, lambda _result: InterruptingObject() and None, {}.__getitem__)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -181,7 +186,7 @@ def test_an_interrupt_ends_trials_on_a_cluster(cluster, tmp_path, local):
     program = (
         "import sys\n"
         "from small_trials import act\n"
-        "from ratecli.runner.executors import DaskExecutor\n"
+        "from ratecli.runner.executors import Executor, run_tasks\n"
         "from ratecli.experiment.plan import Task\n"
         "if __name__ == '__main__':\n"
         "    address, path = sys.argv[1:]\n"
@@ -189,7 +194,9 @@ def test_an_interrupt_ends_trials_on_a_cluster(cluster, tmp_path, local):
         "    tasks += [Task(str(k), (), (str(k), 'fine', k)) for k in range(9)]\n"
         "    show = lambda each: print(each.key, flush=True)\n"
         "    try:\n"
-        "        DaskExecutor(address or None, 2 if address else 1).run(tasks, act, show)\n"
+        "        executor = Executor('dask', 2 if address else 1, address or None)\n"
+        "        with executor.open_pool(tasks) as pool:\n"
+        "            run_tasks(pool, tasks, act, show, None)\n"
         "    except KeyboardInterrupt:\n"
         "        sys.exit(130)\n"
     )

@@ -10,15 +10,15 @@ from ratecli.config.training import LimitsSpec
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.plan import UNLIMITED, Task
 from ratecli.ledger.records import TrialResult
-from ratecli.runner.executors import DaskExecutor, Hooks, ProcessExecutor, Schedule, SerialExecutor
+from ratecli.runner.executors import Executor, run_tasks
 from ratecli.runner.workers import THREAD_VARIABLES, failure_result
 
 
 def executor_of(kind, request):
     """Return an executor, with two workers if it has any."""
     if kind == "dask":
-        return DaskExecutor(request.getfixturevalue("cluster"))
-    return SerialExecutor() if kind == "serial" else ProcessExecutor(2)
+        return Executor("dask", None, request.getfixturevalue("cluster"))
+    return Executor(kind, 1 if kind == "serial" else 2)
 
 
 @pytest.fixture(params=["serial", "processes", "dask"])
@@ -36,30 +36,31 @@ def task(key, what="fine", detail="", needs=(), limits=UNLIMITED):
     return Task(key, needs, (key, what, detail), limits)
 
 
-def run(executor, tasks, function=act, **hooks):
-    """Return the results by key, in the order in which trials ended."""
-    results = {}
+def run(executor, tasks, function=act, stored=None):
+    """Return the results by key, in the order in which trials ended; `stored` are earlier ones."""
+    results, stored = {}, stored or {}
 
     def keep(result):
         assert result.key not in results
         results[result.key] = result
 
-    executor.run(tasks, function, keep, Hooks(**hooks))
+    with executor.open_pool(tasks) as pool:
+        run_tasks(pool, tasks, function, keep, lambda key: results.get(key) or stored[key])
     return results
 
 
 def test_results_do_not_depend_on_the_executor(request):
     tasks = [Task(f"k{i}", (f"k{i - 3}",) if i >= 3 else (), (f"k{i}", 0)) for i in range(20)]
-    results = run(SerialExecutor(), tasks, numbers)
+    results = run(Executor(), tasks, numbers)
     assert len(results) == 20
-    for other in (ProcessExecutor(1), ProcessExecutor(5), executor_of("dask", request)):
+    for other in (Executor("processes"), Executor("processes", 5), executor_of("dask", request)):
         assert run(other, tasks, numbers) == results
 
 
 def test_dependencies_run_first_and_their_results_are_passed_or_recalled(executor):
     earlier = {"old": TrialResult("old", "ok", info={"detail": 7})}
     tasks = [task("c", detail=3, needs=("a", "b", "old")), task("b", needs=("a",)), task("a")]
-    results = run(executor, tasks, recall=earlier.__getitem__)
+    results = run(executor, tasks, stored=earlier)
     assert list(results) == ["a", "b", "c"]
     assert results["c"].info["needs"] == {"a": "", "b": "", "old": 7}
 
@@ -117,8 +118,8 @@ def test_a_trial_whose_worker_died_is_retried_once(workers, tmp_path):
 def test_processes_are_reused(executor):
     results = run(executor, [task(f"k{i}", "process") for i in range(8)])
     processes = {result.info["pid"] for result in results.values()}
-    assert len(processes) <= (1 if executor == SerialExecutor() else 2)
-    assert (os.getpid() in processes) == (executor == SerialExecutor())
+    assert len(processes) <= (1 if executor == Executor() else 2)
+    assert (os.getpid() in processes) == (executor == Executor())
 
 
 def test_a_trial_over_its_time_limit_is_killed(executor):
@@ -145,13 +146,13 @@ def test_a_trial_over_its_memory_limit_is_killed(executor):
 def test_memory_left_by_earlier_trials_does_not_count():
     limits = LimitsSpec(memory=300 * 2**20)
     tasks = [task(key, "hoard", 150, limits=limits) for key in "abc"]
-    results = run(ProcessExecutor(1), tasks)
+    results = run(Executor("processes"), tasks)
     assert {result.status for result in results.values()} == {"ok"}
     assert len({result.info["pid"] for result in results.values()}) == 3
 
 
 def test_numerical_libraries_use_one_thread(executor, monkeypatch):
-    here = run(SerialExecutor(), [task("a", "threads")])["a"]
+    here = run(Executor(), [task("a", "threads")])["a"]
     for name in THREAD_VARIABLES:
         monkeypatch.setenv(name, "2")
     before = dict(os.environ)
@@ -169,26 +170,21 @@ def test_an_exception_of_on_done_ends_the_run(executor):
         ended.append(result.key)
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
-        executor.run([task("a"), task("b"), task("c")], act, full)
+    tasks = [task("a"), task("b"), task("c")]
+    with pytest.raises(OSError, match="disk full"), executor.open_pool(tasks) as pool:
+        run_tasks(pool, tasks, act, full, {}.__getitem__)
     assert len(ended) == 1
 
 
-def test_results_are_discarded_when_no_longer_needed_and_reasons_omit_e501():
-    tasks = [task("a"), task("b", needs=("a", "a")), task("c", needs=("a",))]
-    schedule = Schedule(tasks, lambda _: None)
-    for key in "abc":
-        assert schedule.take()[0].key == key
-        schedule.end(TrialResult(key, "ok"))
-    assert (schedule._results, schedule.take()) == ({}, None)
+def test_reasons_omit_e501():
     found = FaultError([Diagnostic("E501", "no classifier"), Diagnostic("E311", "no value")])
     assert failure_result("k", found).reason == "no classifier; E311: no value"
 
 
 def test_equal_tasks_run_once_and_cycles_and_unknown_dependencies_are_refused():
-    assert list(run(SerialExecutor(), [task("a"), task("a")])) == ["a"]
-    assert run(ProcessExecutor(1), []) == {}
+    assert list(run(Executor(), [task("a"), task("a")])) == ["a"]
+    assert run(Executor("processes"), []) == {}
     with pytest.raises(CycleError):
-        run(SerialExecutor(), [task("a", needs=("b",)), task("b", needs=("a",))])
-    with pytest.raises(KeyError, match="neither planned nor stored"):
-        run(SerialExecutor(), [task("a", needs=("b",))])
+        run(Executor(), [task("a", needs=("b",)), task("b", needs=("a",))])
+    with pytest.raises(KeyError):
+        run(Executor(), [task("a", needs=("b",))])

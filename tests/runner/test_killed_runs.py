@@ -140,10 +140,11 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path):
     program = (
         "import sys\n"
         "from small_trials import act\n"
-        "from ratecli.runner.executors import ProcessExecutor\n"
+        "from ratecli.runner.executors import Executor, run_tasks\n"
         "from ratecli.experiment.plan import Task\n"
         "tasks = [Task(path, (), (path, 'lock', path)) for path in sys.argv[1:]]\n"
-        "ProcessExecutor(2).run(tasks, act, print)\n"
+        "with Executor('processes', 2).open_pool(tasks) as pool:\n"
+        "    run_tasks(pool, tasks, act, print, None)\n"
     )
     command = [sys.executable, "-c", program, *map(str, locks)]
     with subprocess.Popen(command, env=import_paths()) as parent:
