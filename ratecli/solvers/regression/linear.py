@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,8 +13,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.models.linear import LinearRegressor
 from ratecli.rates.affine import Affine, affine
-from ratecli.rates.expression import Expression, Leaf, to_text
-from ratecli.rates.tangent import values
+from ratecli.rates.expression import Expression, to_text
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.hull.master import MAX_EXCESS
@@ -45,35 +43,67 @@ INFEASIBLE = ("PrimalInfeasible", "AlmostPrimalInfeasible")
 
 
 @dataclass(frozen=True)
-class Quadratic:
-    """`v @ matrix @ v + slope @ v + constant`, convex, of coordinates v (D,)."""
+class ErrorForms:
+    """The objective and the m pieces of constraints as functions of the errors (n,) of the rows.
 
-    matrix: Array
-    slope: Array
-    constant: float
+    All are divided by their `units`: what they are for errors of one standard deviation. Form j is
+    `squares[j] @ errors**2 + slopes[j] @ errors + constants[j]`.
 
-    def __add__(self, other: Quadratic) -> Quadratic:
-        constant = self.constant + other.constant
-        return Quadratic(self.matrix + other.matrix, self.slope + other.slope, constant)
+    Attributes
+    ----------
+    squares, slopes
+        (1 + m, n)
+    constants, units
+        (1 + m,)
+    spread
+        The standard deviation of the labels, 1 if they are equal up to rounding errors.
+    """
 
-    def __mul__(self, factor: float) -> Quadratic:
-        return Quadratic(factor * self.matrix, factor * self.slope, factor * self.constant)
+    squares: Array
+    slopes: Array
+    constants: Array
+    units: Array
+    spread: float
 
-    @cached_property
-    def root(self) -> Array:
-        """(r, D) an array F with `F.T @ F` the matrix; r is 0 if this is linear."""
-        if not self.matrix.any():
-            return np.zeros((0, len(self.slope)))
-        curvatures, axes = np.linalg.eigh(self.matrix)
-        kept = curvatures > MIN_CURVATURE * curvatures[-1]
-        return np.asarray(np.sqrt(curvatures[kept])[:, None] * axes[:, kept].T)
+    @classmethod
+    def of(cls, problem: Problem) -> ErrorForms:
+        """Return the forms of a problem.
 
-    def at(self, v: Array) -> float:
-        return float(v @ self.matrix @ v + self.slope @ v + self.constant)
+        Raises
+        ------
+        FaultError
+            E306 if no row has a label, E308 for other rates, and for an objective without `mse`.
+        """
+        problem.error()  # raises E306
+        forms = [_form_of(node) for node in (problem.objective.expression, *problem.pieces)]
+        if not any(leaf.rate.of == "squared_error" for leaf in forms[0].coefficients):
+            raise FaultError(Diagnostic("E308", "the objective has no mse, so it has no minimum"))
+        mean, index = mean_label(problem), problem.rates.index()
+        spread = np.sqrt(label_weights(problem) @ (np.nan_to_num(problem.label) - mean) ** 2)
+        spread = float(spread) if spread > ROUNDING * abs(mean) else 1.0
+        # how much each rate counts in each form: for mse and for mean_error
+        mix = np.zeros((2, len(forms), len(index)))
+        for j, form in enumerate(forms):
+            for leaf, factor in form.coefficients.items():
+                mix[int(leaf.rate.of == "error"), j, index[leaf]] = factor
+        sizes = np.abs(mix).sum(axis=2)
+        units = spread**2 * sizes[0] + spread * sizes[1]
+        units = np.where(units > 0, units, 1.0)
+        squares, slopes = (np.asarray(each @ problem.rates.A) / units[:, None] for each in mix)
+        constants = np.array([form.constant for form in forms]) / units
+        return cls(squares, slopes, constants, units, spread)
 
-    def minimum(self) -> float:
-        """Return the minimum of a strictly convex function."""
-        return self.constant - float(self.slope @ np.linalg.solve(self.matrix, self.slope)) / 4
+    def at(self, errors: Array) -> Array:
+        """Return the objective and the pieces (1 + m,) at errors (n,)."""
+        return np.asarray(self.squares @ errors**2 + self.slopes @ errors + self.constants)
+
+
+def _form_of(node: Expression) -> Affine:
+    form = affine(node)
+    if form is None or any(leaf.rate.of == "decision" for leaf in form.coefficients):
+        message = f"'{to_text(node)}' is not a sum of mse and mean_error"
+        raise FaultError(Diagnostic("E308", message))
+    return form
 
 
 @dataclass(frozen=True)
@@ -87,10 +117,29 @@ class Optimum:
 
 @dataclass(frozen=True)
 class QuadraticProgram:
-    """Minimize the objective with each of m constraints at most 0."""
+    """Minimize the first of 1 + m convex functions of v (D,), with each other one at most 0.
 
-    objective: Quadratic
-    constraints: Sequence[Quadratic]
+    The functions are `v @ matrices[j] @ v + slopes[j] @ v + constants[j]`.
+
+    Attributes
+    ----------
+    matrices, slopes, constants
+        (1 + m, D, D), that of the objective of full rank, (1 + m, D) and (1 + m,).
+    """
+
+    matrices: Array
+    slopes: Array
+    constants: Array
+
+    @cached_property
+    def roots(self) -> list[Array]:
+        """For each constraint an array F (r, D) with `F.T @ F` its matrix."""
+        found = []
+        for matrix in self.matrices[1:]:
+            curvatures, axes = np.linalg.eigh(matrix)
+            kept = curvatures > MIN_CURVATURE * curvatures[-1]
+            found.append(np.sqrt(curvatures[kept])[:, None] * axes[:, kept].T)
+        return found
 
     def solve(self, by: Array, elastic: Array | None = None) -> Optimum:
         """Return the optimum of constraints tightened by amounts (m,).
@@ -100,157 +149,97 @@ class QuadraticProgram:
         """
         import clarabel
 
-        d, extra = len(self.objective.slope), int(elastic is not None)
+        d, extra = self.slopes.shape[1], int(elastic is not None)
         room = np.zeros((len(by), extra)) if elastic is None else elastic[:, None]
-        rows, right, cones = [np.zeros((0, d + extra))], [np.zeros(0)], list[object]()
-        for each, amount, own in zip(self.constraints, by, room, strict=True):
-            line, limit, r = np.append(each.slope, -own), -each.constant - amount, len(each.root)
-            if not r:
-                rows.append(line[None])
-                right.append(np.array([limit]))
+        lines = np.hstack([self.slopes[1:], -room])
+        rows, limits, cones = [np.zeros((0, d + extra))], list[float](), list[object]()
+        heads = list[slice]()
+        for line, limit, root in zip(lines, -self.constants[1:] - by, self.roots, strict=True):
+            count = 2 if len(root) else 1  # rows with the limit, whose duals add up
+            heads.append(slice(len(limits), len(limits) + count))
+            rows.append(np.tile(line, (count, 1)))
+            if not len(root):
+                limits.append(limit)
                 cones.append(clarabel.NonnegativeConeT(1))
                 continue
             # with s = limit - line @ x, |F v|^2 <= s is |(s - 1, 2 F v)| <= s + 1
-            squares = np.hstack([-2 * each.root, np.zeros((r, extra))])
-            rows += [line[None], line[None], squares]
-            right.append(np.concatenate([[limit + 1, limit - 1], np.zeros(r)]))
-            cones.append(clarabel.SecondOrderConeT(r + 2))
+            rows.append(np.pad(-2 * root, ((0, 0), (0, extra))))
+            limits += [limit + 1, limit - 1, *np.zeros(len(root))]
+            cones.append(clarabel.SecondOrderConeT(len(root) + 2))
         if extra:
             rows.append(-np.eye(d + 1)[[d]])
-            right.append(np.zeros(1))
+            limits.append(0.0)
             cones.append(clarabel.NonnegativeConeT(1))
         settings = clarabel.DefaultSettings()
         settings.verbose = False
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
         weight = ELASTIC_WEIGHT if extra else 1.0
-        curvature = np.zeros((d + extra, d + extra))
-        curvature[:d, :d] = 2 * weight * self.objective.matrix
-        linear = np.append(weight * self.objective.slope, np.ones(extra))
+        curvature = np.pad(2 * weight * self.matrices[0], (0, extra))
+        linear = np.append(weight * self.slopes[0], np.ones(extra))
         parts = sparse.csc_matrix(curvature), linear, sparse.csc_matrix(np.vstack(rows))
-        found = clarabel.DefaultSolver(*parts, np.concatenate(right), cones, settings).solve()
-        starts = np.cumsum([0, *map(len, right[1:])])[: len(by)]
-        duals = np.append(found.z, 0.0)
-        conic = np.array([len(each.root) > 0 for each in self.constraints], dtype=bool)
-        multipliers = np.maximum(duals[starts] + np.where(conic, duals[starts + 1], 0.0), 0.0)
+        found = clarabel.DefaultSolver(*parts, np.array(limits), cones, settings).solve()
+        multipliers = np.array([max(sum(found.z[head]), 0.0) for head in heads])
         return Optimum(np.asarray(found.x)[:d], multipliers, str(found.status))
 
-    def lower_bound(self, multipliers: Array) -> float:
-        """Return the Lagrangian's minimum: a lower bound on the objective of feasible points."""
-        total = self.objective
-        for each, multiplier in zip(self.constraints, multipliers.tolist(), strict=True):
-            total += each * multiplier
-        return total.minimum()
+    def gap(self, found: Optimum) -> float:
+        """Return the objective minus the Lagrangian's minimum, a lower bound of feasible points."""
+        prices, v = np.append(1.0, found.multipliers), found.v
+        matrix, slope = np.tensordot(prices, self.matrices, 1), prices @ self.slopes
+        least = prices @ self.constants - slope @ np.linalg.solve(matrix, slope) / 4
+        return float(v @ self.matrices[0] @ v + self.slopes[0] @ v + self.constants[0] - least)
 
 
 @dataclass(frozen=True)
 class LinearProblem:
     """A problem as a quadratic program of linear models.
 
-    Labels are divided by their standard deviation. The objective and each piece of a constraint are
-    divided by their values for errors of one standard deviation.
+    Labels are divided by their standard deviation.
 
     Attributes
     ----------
     program, coordinates
         The program, and its variables as coordinates of the weights.
-    spread
-        The standard deviation of the labels.
-    unit, units
-        The unit of the objective, and those of the pieces (m,).
     """
 
     problem: Problem
+    forms: ErrorForms
     program: QuadraticProgram
     coordinates: WhitenedCoordinates
-    spread: float
-    unit: float
-    units: Array
 
     @classmethod
     def of(cls, problem: Problem) -> LinearProblem:
         """Return the program of a problem; raise FaultError as `solve_linear` does."""
-        spread, (aim, *pieces) = label_spread(problem), goal_forms(problem)
-        unit, *units = (unit_of(form, spread) for form in (aim, *pieces))
+        forms = ErrorForms.of(problem)
         design = DesignMatrix(problem.X, "unregularized")
-        label = np.nan_to_num(problem.label) / spread
-        index, l2 = problem.rates.index(), problem.l2 * spread**2 / unit
-        curvature = sum(
-            aim.coefficients[leaf] * spread**2 / unit * problem.rates.A[[index[leaf]]].toarray()[0]
-            for leaf in aim.coefficients
-            if leaf.rate.of == "squared_error"
-        )
-        coordinates = _whitened(2 * np.asarray(curvature), design, label, l2)
-        rates = {
-            leaf: _rate(leaf, problem, design, label, coordinates) * _unit_of(leaf, spread)
-            for leaf in dict.fromkeys(leaf for form in (aim, *pieces) for leaf in form.coefficients)
-        }
-
-        def quadratic(form: Affine, unit: float) -> Quadratic:
-            zero = Quadratic(np.zeros((design.width,) * 2), np.zeros(design.width), form.constant)
-            terms = (rates[leaf] * factor for leaf, factor in form.coefficients.items())
-            return sum(terms, zero) * (1 / unit)
-
+        label = np.nan_to_num(problem.label) / forms.spread
+        l2 = problem.l2 * forms.spread**2 / forms.units[0]
+        squares, lines = forms.squares * forms.spread**2, forms.slopes * forms.spread
+        coordinates = _whitened(2 * squares[0], design, label, l2)
+        origin, penalties = coordinates.origin, design.penalties(l2)
+        errors = design.scores(origin) - label
+        slopes = coordinates.slopes(design.pull((2 * squares * errors + lines).T)).T
+        constants = squares @ errors**2 + lines @ errors + forms.constants
+        slopes[0] += coordinates.slopes(penalties * origin)
+        constants[0] += penalties @ origin**2 / 2
         # the curvature is 1 by choice of the coordinates, also where features leave weights open
-        loss, penalties, origin = quadratic(aim, unit), design.penalties(l2), coordinates.origin
-        objective = Quadratic(
-            np.eye(design.width) / 2,
-            loss.slope + coordinates.slopes(penalties * origin),
-            loss.constant + float(penalties @ origin**2) / 2,
-        )
-        constraints = [quadratic(form, own) for form, own in zip(pieces, units, strict=True)]
-        program = QuadraticProgram(objective, constraints)
-        return cls(problem, program, coordinates, spread, unit, np.array(units, dtype=float))
+        matrices = [np.eye(design.width) / 2]
+        for weights in squares[1:]:
+            used = np.flatnonzero(weights)
+            matrix = design.some(used).curvature(weights[used])
+            matrix = coordinates.slopes(coordinates.slopes(matrix).T)
+            matrices.append((matrix + matrix.T) / 2)
+        program = QuadraticProgram(np.stack(matrices), slopes, constants)
+        return cls(problem, forms, program, coordinates)
 
     def model(self, v: Array) -> LinearRegressor:
-        w = self.spread * self.coordinates.weights(v)
+        w = self.forms.spread * self.coordinates.weights(v)
         assert self.problem.label_range is not None
         return LinearRegressor(w[:-1], float(w[-1]), self.problem.label_range)
 
     def excess(self, model: LinearRegressor) -> Array:
         """Return by how much a model violates each piece (m,), in its unit."""
         problem = self.problem
-        rates, index = problem.measured(problem.decisions(model))[:, None], problem.rates.index()
-        return np.array([values(each, rates, index)[0] for each in problem.pieces]) / self.units
-
-
-def goal_forms(problem: Problem) -> list[Affine]:
-    """Return the objective and the pieces of all constraints.
-
-    Raises
-    ------
-    FaultError
-        E306 if no row has a label, E308 for other rates, and for an objective without `mse`.
-    """
-    problem.error()  # raises E306
-    forms = [_form_of(node) for node in (problem.objective.expression, *problem.pieces)]
-    if not any(leaf.rate.of == "squared_error" for leaf in forms[0].coefficients):
-        raise FaultError(Diagnostic("E308", "the objective has no mse, so it has no minimum"))
-    return forms
-
-
-def _form_of(node: Expression) -> Affine:
-    form = affine(node)
-    if form is None or any(leaf.rate.of == "decision" for leaf in form.coefficients):
-        message = f"'{to_text(node)}' is not a sum of mse and mean_error"
-        raise FaultError(Diagnostic("E308", message))
-    return form
-
-
-def label_spread(problem: Problem) -> float:
-    """Return the standard deviation of the labels, 1 if they are equal up to rounding errors."""
-    mean = mean_label(problem)
-    spread = float(np.sqrt(label_weights(problem) @ (np.nan_to_num(problem.label) - mean) ** 2))
-    return spread if spread > ROUNDING * abs(mean) else 1.0
-
-
-def _unit_of(leaf: Leaf, spread: float) -> float:
-    return spread if leaf.rate.of == "error" else spread**2
-
-
-def unit_of(form: Affine, spread: float) -> float:
-    """Return the unit of a form: what it is for errors of one standard deviation."""
-    terms = form.coefficients.items()
-    return sum(abs(factor) * _unit_of(leaf, spread) for leaf, factor in terms) or 1.0
+        return self.forms.at(np.nan_to_num(problem.decisions(model) - problem.label))[1:]
 
 
 def _whitened(
@@ -263,26 +252,6 @@ def _whitened(
         slope = design.pull(curvatures * (design.scores(w) - label)) + design.penalties(l2) * w
         w = coordinates.weights(-coordinates.slopes(slope))
     return replace(coordinates, origin=w)
-
-
-def _rate(
-    leaf: Leaf,
-    problem: Problem,
-    design: DesignMatrix,
-    label: Array,
-    coordinates: WhitenedCoordinates,
-) -> Quadratic:
-    """Return `mse` or `mean_error` of a group as a function of coordinates."""
-    weights = problem.rates.A[[problem.rates.index()[leaf]]].toarray()[0]
-    used = np.flatnonzero(weights)
-    rows, weights, label = design.some(used), weights[used], label[used]
-    residuals = rows.scores(coordinates.origin) - label
-    if leaf.rate.of == "error":
-        zero = np.zeros((design.width,) * 2)
-        return Quadratic(zero, coordinates.slopes(rows.pull(weights)), float(weights @ residuals))
-    slope = coordinates.slopes(rows.pull(2 * weights * residuals))
-    matrix = coordinates.slopes(coordinates.slopes(rows.curvature(weights)).T)
-    return Quadratic((matrix + matrix.T) / 2, slope, float(weights @ residuals**2))
 
 
 def solve_linear(problem: Problem, progress: Progress) -> Solution:
@@ -300,7 +269,7 @@ def solve_linear(problem: Problem, progress: Progress) -> Solution:
         message = f"'least_squares' takes at most {MAX_DENSE_WEIGHTS - 1} features, not {width}"
         raise FaultError(Diagnostic("E501", message))
     linear = LinearProblem.of(problem)
-    program, units = linear.program, linear.units
+    program, unit, units = linear.program, float(linear.forms.units[0]), linear.forms.units[1:]
     by = np.full(len(units), SLACK)
     found = program.solve(by)
     if found.status in INFEASIBLE:  # equalities leave no slack
@@ -324,16 +293,15 @@ def solve_linear(problem: Problem, progress: Progress) -> Solution:
         if again.status in INFEASIBLE:
             break
         by, found, model = tighter, again, linear.model(again.v)
-    gap = program.objective.at(found.v) - program.lower_bound(found.multipliers)
-    violation = problem.violation(model)
-    row = trace_row(1, problem.value(model), violation, begun, gap=linear.unit * gap)
+    gap, violation = program.gap(found), problem.violation(model)
+    row = trace_row(1, problem.value(model), violation, begun, gap=unit * gap)
     progress(f"objective {row['objective']:.6g}")
-    multipliers = sum_by_goal(problem.piece_owners, found.multipliers * linear.unit / units)
+    multipliers = sum_by_goal(problem.piece_owners, found.multipliers * unit / units)
     status, reason = "solved", ""
     if violation > MAX_EXCESS:
         worst = problem.nearest_miss(problem.measured(problem.decisions(model))[:, None])
         status = "iteration_limit"
         reason = f"clipped to the range of the label, estimates violate {worst}"
     elif not gap - found.multipliers @ by <= MAX_GAP:
-        status, reason = "iteration_limit", f"a gap of {linear.unit * gap:.2g} is left"
+        status, reason = "iteration_limit", f"a gap of {unit * gap:.2g} is left"
     return Solution({"estimate": model}, status, reason, multipliers, (row,))

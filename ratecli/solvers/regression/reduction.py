@@ -19,13 +19,7 @@ from ratecli.solvers.oracles.choice import LINEAR_MODEL
 from ratecli.solvers.oracles.fits import fit_named
 from ratecli.solvers.oracles.unseen import Indices, UnseenScores
 from ratecli.solvers.problem import Problem, sum_by_goal
-from ratecli.solvers.regression.linear import (
-    SLACK,
-    goal_forms,
-    label_spread,
-    solve_linear,
-    unit_of,
-)
+from ratecli.solvers.regression.linear import SLACK, ErrorForms, solve_linear
 from ratecli.solvers.regression.solver import LeastSquares
 from ratecli.solvers.seldonian.score_models import label_weights, mean_label
 
@@ -63,25 +57,13 @@ class Reduction:
     values: list[Array] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        spread, index = label_spread(self.problem), self.problem.rates.index()
-        forms = goal_forms(self.problem)
-        self.units = np.array([unit_of(form, spread) for form in forms])
-        self.constants = np.array([form.constant for form in forms]) / self.units
-        self.constants[1:] += SLACK
-        # how much each rate counts in each form: for mse and for mean_error
-        self.mix = np.zeros((2, len(forms), len(index)))
-        for j, form in enumerate(forms):
-            for leaf, factor in form.coefficients.items():
-                self.mix[int(leaf.rate.of == "error"), j, index[leaf]] = factor / self.units[j]
-
-    def measure(self, estimates: Array) -> Array:
-        """Return objective and pieces (1 + m,) of estimates (n,)."""
-        return np.asarray(self.mix.sum(axis=0) @ self.problem.measured(estimates) + self.constants)
+        self.forms = ErrorForms.of(self.problem)
+        self.forms.constants[1:] += SLACK
 
     def fit(self, multipliers: Array) -> Array:
         """Add the regressor for multipliers (m,), and return its values (1 + m,)."""
         problem, prices = self.problem, np.append(1.0, multipliers)
-        squares, errors = ((prices @ each) @ problem.rates.A for each in self.mix)
+        squares, errors = prices @ self.forms.squares, prices @ self.forms.slopes
         squares = np.where(errors != 0, np.maximum(squares, MIN_SQUARE * squares.mean()), squares)
         shifts = np.divide(errors, 2 * squares, out=np.zeros_like(errors), where=squares > 0)
         targets = problem.label - shifts
@@ -96,7 +78,7 @@ class Reduction:
         )
         self.models.append(model)
         self.estimates.append(found)
-        self.values.append(self.measure(found))
+        self.values.append(self.forms.at(np.nan_to_num(found - problem.label)))
         return self.values[-1]
 
     def best_average(self, most: float) -> tuple[Array, Array, float]:
@@ -159,7 +141,8 @@ def solve_reduction(
     bounds = list(MULTIPLIER_SUMS)
     rows = UnseenScores.of(options.scores, problem)
     reduction = Reduction(options, problem, rng, rows)
-    reduction.fit(np.zeros(len(reduction.units) - 1))
+    units = reduction.forms.units
+    reduction.fit(np.zeros(len(units) - 1))
     for k in range(options.iterations):
         chances, multipliers, value = reduction.best_average(bounds[0])
         average = chances @ np.array(reduction.estimates)
@@ -167,15 +150,13 @@ def solve_reduction(
         gap = max(value - float(values), 0.0)  # a fit need not be the best answer
         violation = problem.worst_violation(problem.measured(average))
         row = trace_row(k + 1, problem.value_of(average), violation, begun)
-        trace.append(row | {"gap": gap * float(reduction.units[0])})
+        trace.append(row | {"gap": gap * float(units[0])})
         progress(f"{k + 1} regressors, objective {row['objective']:.6g}")
         if gap <= options.gap:
             if row["violation"] <= MAX_EXCESS or len(bounds) == 1:
                 break
             del bounds[0]
-    prices = sum_by_goal(
-        problem.piece_owners, multipliers * reduction.units[0] / reduction.units[1:]
-    )
+    prices = sum_by_goal(problem.piece_owners, multipliers * units[0] / units[1:])
     status, reason = "solved", ""
     if gap > options.gap:
         status = "iteration_limit"
