@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -41,42 +39,18 @@ class Stepper:
     rate: float | Gradient
     decays: tuple[float, float] = (0.9, 0.999)
     taken: int = 0
-    _moments: Gradient | None = None
+    _moments: tuple[Gradient, Gradient] | None = None
 
     def step(self, slopes: Gradient) -> Gradient:
-        """Return the step to subtract."""
+        """Return the step to subtract, computed in double precision."""
         self.taken += 1
         if self.rule == "sgd":
             return np.asarray(self.rate * slopes)
-        if self._moments is None:
-            self._moments = np.zeros((2, slopes.size), slopes.dtype)
-        rates = np.broadcast_to(self.rate, slopes.shape).ravel()
-        step = np.empty(slopes.size, slopes.dtype)
-        scales = tuple(1 / (1 - decay**self.taken) for decay in self.decays)
-        _compiled_adam()(slopes.ravel(), rates, self._moments, self.decays, scales, step)
-        return step.reshape(slopes.shape)
-
-
-def _adam(  # noqa: PLR0917  (compiled functions take arrays)
-    slopes: Gradient,
-    rates: Gradient,
-    moments: Gradient,
-    decays: tuple[float, float],
-    scales: tuple[float, float],
-    step: Gradient,
-) -> None:
-    """Compute a step (n,) in double precision; update the moments (2, n) in place."""
-    for k in range(slopes.size):
-        mean = decays[0] * moments[0, k] + (1 - decays[0]) * slopes[k]
-        square = decays[1] * moments[1, k] + (1 - decays[1]) * slopes[k] * slopes[k]
-        moments[0, k], moments[1, k] = mean, square
-        step[k] = rates[k] * (scales[0] * mean) / (np.sqrt(scales[1] * square) + ADAM_EPSILON)
-
-
-@cache
-def _compiled_adam() -> Callable[..., None]:
-    import numba  # takes 0.2 s, and few solvers take such steps
-
-    # without a test for division by 0, four times as fast
-    compiled: Callable[..., None] = numba.njit(cache=True, error_model="numpy")(_adam)
-    return compiled
+        dtype, slopes, (first, second) = slopes.dtype, slopes.astype(float), self.decays
+        moments = self._moments or (np.zeros(slopes.shape), np.zeros(slopes.shape))
+        mean = first * moments[0].astype(float) + (1 - first) * slopes
+        square = second * moments[1].astype(float) + (1 - second) * slopes * slopes
+        self._moments = mean.astype(dtype), square.astype(dtype)
+        size = np.sqrt(1 / (1 - second**self.taken) * square) + ADAM_EPSILON
+        step = self.rate * (1 / (1 - first**self.taken) * mean) / size
+        return np.asarray(step, dtype)

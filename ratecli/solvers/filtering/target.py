@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import linprog, nnls
+from scipy.optimize import linprog, lsq_linear, nnls
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
@@ -16,7 +16,6 @@ from ratecli.rates.affine import balance, disclosure_bound
 from ratecli.rates.expression import POSITIVE_RATE, Leaf
 from ratecli.rates.matrix import MIN_PROXY_SHARE, RateMatrix, RowKinds
 from ratecli.rates.sample import Mask
-from ratecli.solvers.bounded_qp import minimize_quadratic
 from ratecli.solvers.filtering.solvers import BalancedTree
 from ratecli.solvers.problem import Problem
 
@@ -137,6 +136,8 @@ def _select_rates(rates: RateMatrix, leaves: list[Leaf], known: Mapping[str, Mas
 
 MIN_SHARE = 1e-12
 """Smaller shares of all rows are treated as rounding errors of 0."""
+SUM_WEIGHT = 1e5
+"""Weight of the condition that shares sum to 1 beside distances: its residual is below 1e-10."""
 
 
 @dataclass(frozen=True)
@@ -202,13 +203,11 @@ def optimal_sampling_weights(
 
 def _nearest_on_simplex(offsets: Array, sizes: Array, kept: float) -> Array:
     """Minimize `|q @ offsets|` over q (L,) with `0 <= q <= sizes / kept` that sum to 1."""
-    start = sizes / sizes.sum()
     most = np.minimum(sizes / kept, 1.0) if kept > 0 else np.ones(len(sizes))
-    limits = np.zeros(len(sizes)), np.maximum(most, start)  # keeping all rows is always allowed
-    curvature = offsets @ offsets.T
-    # equal slopes do not matter for a fixed sum: they only set the scale of the tolerance
-    slope = np.full(len(sizes), np.abs(curvature).max())
-    return minimize_quadratic(curvature, slope, limits, start, fixed_sum=True)
+    most = np.maximum(most, sizes / sizes.sum())  # keeping all rows is always allowed
+    rows, sums = np.vstack([offsets.T, np.full(len(sizes), SUM_WEIGHT)]), np.zeros(offsets.shape[1])
+    found = lsq_linear(rows, np.append(sums, SUM_WEIGHT), (0, most), method="bvls", tol=1e-14)
+    return np.clip(found.x, 0.0, most)
 
 
 def leaf_weights(target: FilterTarget, options: BalancedTree, masses: Array) -> SamplingWeights:

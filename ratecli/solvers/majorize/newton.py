@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.solvers.bounded_qp import minimize_quadratic
 from ratecli.solvers.design_matrix import MAX_DENSE_ENTRIES, DesignMatrix, row_blocks
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.loops import add_rows, move_to_hinges
@@ -133,8 +132,7 @@ class ProximalOperator:
         most = 2 * np.maximum(here.v, self._unit)
         low, high = np.maximum(-here.v, -most), np.minimum(self.price - here.v, most)
         step = np.zeros(len(here.v))
-        bounds, none = (low[free], high[free]), np.zeros(len(free))
-        step[free] = minimize_quadratic(curvature, gradient[free], bounds, none)
+        step[free] = minimize_in_box(curvature, gradient[free], low[free], high[free])
         length = 1.0
         while length >= MIN_PROX_STEP:
             v = np.clip(here.v + length * step, 0.0, self.price)
@@ -154,7 +152,45 @@ class ProximalOperator:
         return np.asarray((weights[0] or 1.0) / np.where(weights[1:] > 0, weights[1:], 1.0))
 
 
-MAX_CHANGES = 8
+RIDGE = 1e-12
+"""Curvature added to all directions, relative to the mean, because some may have none."""
+MAX_CHANGES = 10
+"""Maximum number of active-set changes per variable."""
+SLOPE_TOLERANCE = 1e-12
+"""Slope, relative to the largest at 0, below which a bound stays active."""
+
+
+def minimize_in_box(curvature: Array, slope: Array, low: Array, high: Array) -> Array:
+    """Minimize `x' curvature x / 2 - slope @ x` over x (m,) within bounds that include 0.
+
+    Active-set method: take Newton's step up to the first bound in its way, and keep that bound
+    active until its slope points inside. Along directions without curvature the function is linear
+    and has its minimum on a bound.
+    """
+    size = len(slope)
+    ridged = curvature.copy()
+    ridged[np.diag_indices(size)] += RIDGE * (float(np.trace(curvature)) / size or 1.0)
+    x, free = np.zeros(size), np.ones(size, dtype=bool)
+    for _ in range(MAX_CHANGES * size):
+        move = np.zeros(size)
+        move[free] = np.linalg.solve(ridged[np.ix_(free, free)], (slope - ridged @ x)[free])
+        ends = np.where(move > 0, high, low)
+        shares = np.divide(ends - x, move, out=np.full(size, np.inf), where=move != 0)
+        share = float(shares.min())
+        if share < 1:
+            x, stopped = x + share * move, shares <= share
+            x[stopped], free = ends[stopped], free & ~stopped
+            continue
+        x = x + move
+        falls = slope - ridged @ x
+        inside = np.where(x >= high, -falls, falls) * ~free
+        if inside.max() <= SLOPE_TOLERANCE * np.abs(slope).max():
+            break
+        free[np.argmax(inside)] = True
+    return x
+
+
+MAX_CHANGED = 8
 """Number of changed rows, as a multiple of all rows, after which sums are computed anew."""
 
 
@@ -177,7 +213,7 @@ class HingePulls:
     def at(self, near: ProxPoint) -> tuple[Array, Array]:
         """Return (width,) X' times the slopes of `near`, and (m, width) X' times its tilts."""
         rows, tilts = self._rows, self._problem.tilts
-        if self._changed > MAX_CHANGES * len(rows):  # rounding errors add up
+        if self._changed > MAX_CHANGED * len(rows):  # rounding errors add up
             self._start()
         changed = np.flatnonzero(near.state != self._state)
         for part in np.array_split(changed, 1 + len(tilts) * len(changed) // MAX_DENSE_ENTRIES):
