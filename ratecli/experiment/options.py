@@ -43,8 +43,8 @@ from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_und
 from ratecli.rates.scope import Scope
 from ratecli.sampling.resampling import Holdout
 from ratecli.solvers.base import ConstraintName, Solver
-from ratecli.solvers.oracles.choice import PLUGIN_ORACLE, named_options, uses_penalty
-from ratecli.solvers.oracles.model_names import LOGISTIC, PROBABILITIES_OPTION
+from ratecli.solvers.oracles.choice import named_options, uses_penalty
+from ratecli.solvers.oracles.model_names import LOGISTIC, PLUGIN_ORACLE, PROBABILITIES_OPTION
 from ratecli.solvers.registry import all_algorithms
 from ratecli.solvers.tuned import L2, Setting
 

@@ -223,7 +223,7 @@ class _LoggedRows:
         return sides[0], sides[1]
 
     def _fitted(self, model: object, rows: Indices, targets: NDArray[Any]) -> ProbabilityModel:
-        from ratecli.solvers.oracles.fits import fit_named  # noqa: PLC0415  scikit-learn is slow
+        from ratecli.solvers.oracles.estimators import fit_named  # noqa: PLC0415  scikit-learn is slow
 
         given = FitRows(take_rows(self.X, rows), self.layout, targets, np.ones(len(rows)))
         return fit_named(model, given, FIT_L2, np.random.default_rng(0))

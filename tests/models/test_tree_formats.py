@@ -39,7 +39,6 @@ from ratecli.models.tree_formats import (
     read_lightgbm,
     read_xgboost,
 )
-from ratecli.solvers.oracles.boosters import PrefixSums
 
 LEVELS = np.array([NUMBER, NUMBER_OR_MISSING, 3, 70, NUMBER])
 LAYOUT = ColumnLayout(LEVELS)
@@ -269,17 +268,6 @@ def test_lightgbm_sums_are_exact():
     booster = lightgbm_booster(20)
     found = read_lightgbm(booster.model_to_string(), LAYOUT).sums(features(TEST))
     np.testing.assert_array_equal(found[:, 1], booster.predict(TEST, raw_score=True))
-
-
-def test_sums_of_first_trees_are_lightgbm_s_to_the_last_bit():
-    booster = lightgbm_booster(20)
-    first = booster.get_leaf_output(0, 0)
-    booster.set_leaf_output(0, 0, first + 1 / 3)  # as the game adds its start
-    prefixes = PrefixSums(booster)
-    for columns in (TEST, TEST[:7], TEST):
-        for rounds in (1, 7, 20):
-            expected = booster.predict(columns, raw_score=True, num_iteration=rounds)
-            np.testing.assert_array_equal(prefixes.sums(columns, rounds)[:, 1], expected)
 
 
 @pytest.mark.parametrize("left", [True, False])

@@ -104,7 +104,7 @@ def fit_model(options: ModelOptions, problem: Problem) -> tuple[Classifier, str]
     rows = _labelled_rows(problem)
     if len(np.unique(rows.classes)) < 2:
         return Threshold(np.zeros(rows.layout.width), 1.0 if rows.classes[0] else -1.0), ""
-    from ratecli.solvers.oracles.fits import as_classifier, fit_named  # imports scikit-learn
+    from ratecli.solvers.oracles.estimators import as_classifier, fit_named  # imports scikit-learn
 
     stopping = None if problem.validation is None else _labelled_rows(problem.validation)
     random = np.random.default_rng(problem.seed)

@@ -30,7 +30,7 @@ from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import is_linear
-from ratecli.solvers.oracles.fits import as_classifier, fit_named
+from ratecli.solvers.oracles.estimators import as_classifier, fit_named
 from ratecli.solvers.problem import Problem, mix_of
 
 

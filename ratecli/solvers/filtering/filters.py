@@ -25,7 +25,7 @@ from ratecli.solvers.filtering.target import (
 )
 from ratecli.solvers.oracles.base import FitRows, Oracle, OracleRows
 from ratecli.solvers.oracles.build import make_oracle
-from ratecli.solvers.oracles.fits import fit_named
+from ratecli.solvers.oracles.estimators import fit_named
 from ratecli.solvers.oracles.plugin import PlugInOracle
 from ratecli.solvers.problem import Problem
 

@@ -207,7 +207,7 @@ def _nearest_on_simplex(offsets: Array, sizes: Array, kept: float) -> Array:
     most = np.maximum(most, sizes / sizes.sum())  # keeping all rows is always allowed
     rows, sums = np.vstack([offsets.T, np.full(len(sizes), SUM_WEIGHT)]), np.zeros(offsets.shape[1])
     found = lsq_linear(rows, np.append(sums, SUM_WEIGHT), (0, most), method="bvls", tol=1e-14)
-    return np.clip(found.x, 0.0, most)
+    return np.asarray(np.clip(found.x, 0.0, most))
 
 
 def leaf_weights(target: FilterTarget, options: BalancedTree, masses: Array) -> SamplingWeights:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Mapping
-from functools import cached_property, partial
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ratecli.models.tree_formats import (
 )
 from ratecli.models.trees import TreeEnsemble
 from ratecli.solvers.oracles.base import FitRows
+from ratecli.solvers.oracles.model_names import EARLY_STOPPING
 
 MAX_DENSE_ENTRIES = 2**28
 """Largest number of entries of a feature matrix that is made dense (2 GiB)."""
@@ -91,10 +92,8 @@ def fit_booster(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEnse
 
 
 def _fit_lightgbm(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEnsemble:
-    more: dict[str, Any] = {"categorical_feature": rows.layout.categories or "auto"}
-    if stopping is not None and model.get_params().get("early_stopping_round"):
-        more["eval_set"] = [(lightgbm_columns(stopping.X, stopping.layout), stopping.classes)]
-        more["eval_sample_weight"] = [stopping.weights]
+    more = _stopping_rows(model, stopping, "eval_sample_weight", lightgbm_columns)
+    more["categorical_feature"] = rows.layout.categories or "auto"
     columns = lightgbm_columns(rows.X, rows.layout)
     model.fit(columns, rows.classes, sample_weight=rows.weights, **more)
     text = model.booster_.model_to_string()
@@ -103,41 +102,10 @@ def _fit_lightgbm(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEn
     return trees.with_library(partial(lightgbm_sums, model.booster_)) if same else trees
 
 
-def lightgbm_sums(booster: Any, columns: Array) -> Array:
-    """Return the sums (n, 2) of a binary booster's trees, for `TreeEnsemble.with_library`."""
-    raw = booster.predict(columns, raw_score=True, num_threads=1)
+def lightgbm_sums(booster: Any, columns: Array, *, rounds: int | None = None) -> Array:
+    """Return the sums (n, 2) of a binary booster's first trees, for `TreeEnsemble.with_library`."""
+    raw = booster.predict(columns, raw_score=True, num_iteration=rounds, num_threads=1)
     return np.column_stack([np.zeros(len(raw)), raw])
-
-
-class PrefixSums:
-    """The sums of a binary booster's first trees, for several numbers of trees.
-
-    One pass finds the leaf of each row in all trees. The leaf values are then added in the order in
-    which LightGBM adds them, so that sums are the same to the last bit.
-    """
-
-    def __init__(self, booster: Any) -> None:
-        self._booster = booster
-        self._columns, self._leaves = np.zeros((0, 0)), np.zeros((0, 0), dtype=np.int32)
-
-    def sums(self, columns: Array, rounds: int) -> Array:
-        """Return the sums (n, 2) of the first trees, for `TreeEnsemble.with_library`."""
-        if not np.array_equal(columns, self._columns, equal_nan=True):
-            self._leaves = self._booster.predict(columns, pred_leaf=True, num_threads=1)
-            self._columns = columns
-        found = np.zeros((len(columns), 2))
-        for values, leaves in zip(self._values[:rounds], self._leaves.T, strict=False):
-            found[:, 1] += values[leaves]
-        return found
-
-    @cached_property
-    def _values(self) -> list[Array]:
-        """The values of each tree's leaves."""
-        trees = self._booster.dump_model()["tree_info"]
-        return [
-            np.array([self._booster.get_leaf_output(k, i) for i in range(tree["num_leaves"])])
-            for k, tree in enumerate(trees)
-        ]
 
 
 def _fit_xgboost(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEnsemble:
@@ -145,16 +113,23 @@ def _fit_xgboost(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEns
         raise ValueError("'missing' must be NaN: the model file records no other missing value")
     kinds = np.where(rows.layout.levels > 0, "c", "q").tolist()
     model.set_params(feature_types=kinds)
-    more: dict[str, Any] = {"verbose": False}
-    if stopping is not None and model.get_params().get("early_stopping_rounds"):
-        more["eval_set"] = [(_columns(stopping.X, stopping.layout), stopping.classes)]
-        more["sample_weight_eval_set"] = [stopping.weights]
+    more = _stopping_rows(model, stopping, "sample_weight_eval_set", _columns)
     columns = _columns(rows.X, rows.layout)
-    model.fit(columns, rows.classes, sample_weight=rows.weights, **more)
+    model.fit(columns, rows.classes, sample_weight=rows.weights, verbose=False, **more)
     booster = model.get_booster()
-    if "eval_set" in more:
+    if more:
         booster = booster[: model.best_iteration + 1]
     return read_xgboost(bytes(booster.save_raw("json")), rows.layout)
+
+
+def _stopping_rows(
+    model: Any, stopping: FitRows | None, weights: str, columns: Callable[..., Any]
+) -> dict[str, Any]:
+    """Return the arguments of a fit that stops early; `weights` is the name of one of them."""
+    if stopping is None or not any(model.get_params().get(key) for key in EARLY_STOPPING):
+        return {}
+    given = [(columns(stopping.X, stopping.layout), stopping.classes)]
+    return {"eval_set": given, weights: [stopping.weights]}
 
 
 def _fit_catboost(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEnsemble:

@@ -11,13 +11,11 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.oracles.choice import (
     LINEAR_ORACLE,
-    PLUGIN_ORACLE,
     REGRESSION_ORACLE,
-    NamedOptions,
     oracle_uses_groups,
 )
 from ratecli.solvers.oracles.linear_search import LinearOracle, PairedRegressionOracle
-from ratecli.solvers.oracles.model_names import LOGISTIC, PROBABILITIES_OPTION
+from ratecli.solvers.oracles.model_names import PLUGIN_ORACLE, NamedOptions
 from ratecli.solvers.problem import Groups, Problem
 
 
@@ -44,6 +42,6 @@ def make_oracle(
 
     if choice.name != PLUGIN_ORACLE:
         return ClassifierOracle(rows, ClassFit(value, l2, rows.count, lambda: rng))
-    model = choice.options.get(PROBABILITIES_OPTION, LOGISTIC)
-    fit = ClassFit(model, l2, rows.count, lambda: rng)
+    fitted = {choice.fitted.name: choice.fitted.options}
+    fit = ClassFit(fitted, l2, rows.count, lambda: rng)
     return PlugInOracle(rows, rows, fit, groups=oracle_uses_groups(value))

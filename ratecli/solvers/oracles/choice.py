@@ -30,15 +30,17 @@ from ratecli.solvers.oracles.model_names import (
     EARLY_STOPPING,
     LOGISTIC,
     LOGISTIC_MODEL,
+    PLUGIN_ORACLE,
     PROBABILITIES_OPTION,
     REGRESSOR_MODULES,
     SCORE_MODEL,
+    NamedOptions,
     class_path,
     find_instance,
     name_instance,
 )
 
-LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE = "linear", "regression", "plugin"
+LINEAR_ORACLE, REGRESSION_ORACLE = "linear", "regression"
 GROUPS_OPTION = "groups"
 LINEAR_MODEL = "linear"
 LINEAR_MODELS = (LINEAR_MODEL, LOGISTIC_MODEL)
@@ -55,177 +57,119 @@ DEFAULT_FOLDS = 3
 MAX_FOLDS, MAX_HELD_OUT = 100, 0.9
 """Limits of `scores`: a model is fitted for each fold, and to the rows that are not held out."""
 CLASS_PATH = re.compile(r"\w+(\.\w+)*:\w+")
-MAX_LOGISTIC_ITERATIONS = 1000
-"""Iteration limit of the default logistic regression."""
 NO_LABELS = "the model is not fitted to the labels"
 ModelKind = Literal["classifier", "regressor"]
 
 
-@dataclass(frozen=True)
-class NamedOptions:
-    """The name of a model or oracle with options, and their location within the value of a file."""
+def _check_names(choice: NamedOptions, known: Sequence[str]) -> None:
+    """Raise E101 if there is an option of another name."""
+    for key in choice.options:
+        if key not in known:
+            hint = did_you_mean(key, known, f"options of {choice.name}")
+            message, loc = f"'{choice.name}' has no option '{key}'", (*choice.loc, key)
+            raise InvalidValueError(Diagnostic("E101", message, hint, loc=loc, key=True))
 
-    name: str
-    options: Mapping[str, Any]
-    loc: tuple[str, ...] = ()
 
-    @classmethod
-    def parse(cls, value: Any, loc: tuple[str, ...] = (), what: str = "an oracle") -> NamedOptions:
-        """Return what a value names; raise E103 if it is no name, with or without options."""
-        if isinstance(value, str):
-            return cls(value, {}, loc)
-        if isinstance(value, dict) and len(value) == 1:
-            ((name, options),) = value.items()
-            if name == SCORE_MODEL and isinstance(options, str):
-                options = {"name": options}
-            if options is None or isinstance(options, dict):
-                return cls(name, options or {}, (*loc, name))
-            if name == SCORE_MODEL:
-                cls(name, {}, (*loc, name)).check_score()
-        hint = "write a name, or {name: {option: value}}"
-        message = f"not {what}: expected one name, or one name with options"
-        raise InvalidValueError(Diagnostic("E103", message, hint, loc=loc))
+def _check_score(choice: NamedOptions) -> None:
+    """Raise E101 or E103 unless this is the name of a score, with or without a threshold."""
+    _check_names(choice, ("name", "threshold"))
+    threshold = choice.options.get("threshold", DEFAULT_THRESHOLD)
+    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    if not (isinstance(choice.options.get("name"), str) and number and isfinite(threshold)):
+        message = "a score needs the name of a column and, optionally, a finite number as threshold"
+        hint = "write {score: NAME} or {score: {name: NAME, threshold: 0.5}}"
+        raise InvalidValueError(Diagnostic("E103", message, hint, loc=choice.loc))
 
-    def probabilities(self) -> NamedOptions:
-        """Return the classifier that a plug-in oracle fits."""
-        loc = (*self.loc, PROBABILITIES_OPTION)
-        return NamedOptions.parse(self.options.get(PROBABILITIES_OPTION, LOGISTIC), loc)
 
-    @property
-    def fitted(self) -> NamedOptions:
-        """The model that is fitted: a plug-in oracle's classifier, else this one."""
-        return self.probabilities() if self.name == PLUGIN_ORACLE else self
+def _check_fixed_length(choice: NamedOptions, why: str) -> None:
+    """Raise E104 for a parameter that stops a fit early."""
+    for key in EARLY_STOPPING:
+        if choice.options.get(key):
+            message, loc = f"'{key}' is not possible here: {why}", (*choice.loc, key)
+            raise InvalidValueError(Diagnostic("E104", message, loc=loc, key=True))
 
-    def parameters(self, l2: float, rows: float) -> dict[str, Any]:
-        """Return the parameters of a classifier with probabilities.
 
-        By default, a logistic regression adds the penalty `l2 / 2 |w|^2` to its mean loss.
-        """
-        defaults = {"C": 1 / (rows * l2), "max_iter": MAX_LOGISTIC_ITERATIONS}
-        is_logistic = self.name in {LOGISTIC, LOGISTIC_MODEL}
-        return (defaults if is_logistic else {}) | dict(self.options)
+def _check_learner(
+    choice: NamedOptions,
+    others: Sequence[str] = (),
+    *,
+    kind: ModelKind = "classifier",
+    probabilities: bool = False,
+) -> None:
+    """Raise an error unless this names a class of the kind that accepts sample weights.
 
-    def check_names(self, known: Sequence[str]) -> None:
-        """Raise E101 if there is an option of another name."""
-        for key in self.options:
-            if key not in known:
-                hint = did_you_mean(key, known, f"options of {self.name}")
-                raise self._unknown_option(key, hint)
+    With `probabilities`, it must have `predict_proba`. `others` are names that are valid, too.
 
-    def check_score(self) -> None:
-        """Raise E101 or E103 unless this is the name of a score, with or without a threshold."""
-        self.check_names(("name", "threshold"))
-        threshold = self.options.get("threshold", DEFAULT_THRESHOLD)
-        number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-        if not (isinstance(self.options.get("name"), str) and number and isfinite(threshold)):
-            message = (
-                "a score needs the name of a column and, optionally, a finite number as threshold"
-            )
-            hint = "write {score: NAME} or {score: {name: NAME, threshold: 0.5}}"
-            raise InvalidValueError(Diagnostic("E103", message, hint, loc=self.loc))
+    Raises
+    ------
+    InvalidValueError
+        E101 for an unknown parameter, E104 for its value, for an unknown class and for one of
+        another kind or whose package is not trusted, E202 if its package is missing.
+    """
+    name, options, instance = choice.name, choice.options, find_instance(choice.name)
+    modules = REGRESSOR_MODULES if kind == "regressor" else CLASSIFIER_MODULES
+    if instance is None:
+        _check_class_path(choice, others, kind)
+    if name in modules and not options and (name == LOGISTIC or not probabilities):
+        return
+    from ratecli.solvers.oracles import estimators  # importing scikit-learn is slow
 
-    def check_fixed_length(self, why: str) -> None:
-        """Raise E104 for a parameter that stops a fit early."""
-        for key in EARLY_STOPPING:
-            if self.options.get(key):
-                message, loc = f"'{key}' is not possible here: {why}", (*self.loc, key)
-                raise InvalidValueError(Diagnostic("E104", message, loc=loc, key=True))
-
-    def check_learner(
-        self,
-        others: Sequence[str] = (),
-        *,
-        kind: ModelKind = "classifier",
-        probabilities: bool = False,
-    ) -> None:
-        """Raise an error unless this is a class of the kind that accepts sample weights.
-
-        With `probabilities`, it must have `predict_proba`. `others` are names that are valid, too.
-
-        Raises
-        ------
-        InvalidValueError
-            E101 for an unknown parameter, E104 for its value, for an unknown class and for one of
-            another kind or whose package is not trusted, E202 if its package is missing.
-        """
-        name, instance = self.name, find_instance(self.name)
-        if instance is not None:
-            self._check_instance(instance, kind)
-            if probabilities and not hasattr(instance, "predict_proba"):
-                raise self._error(f"{name} does not return probabilities", f"{LOGISTIC} does")
-            return
-        modules = REGRESSOR_MODULES if kind == "regressor" else CLASSIFIER_MODULES
-        self._check_class_path(others, kind)
-        if name in modules and not self.options and (name == LOGISTIC or not probabilities):
-            return
-        # importing scikit-learn is slow
-        from ratecli.solvers.oracles import estimators
-        from ratecli.solvers.oracles.boosters import FILE_PARAMETERS
-
-        try:
+    try:
+        if instance is None:
             model = estimators.model_class(name, kind)
             names = estimators.parameter_names(model)
-        except Exception as error:  # noqa: BLE001  a module may raise anything when imported
-            hint = "name a class whose fit takes sample weights, like those of scikit-learn"
-            hint += f": {', '.join(REGRESSOR_MODULES)}" if kind == "regressor" else ""
-            raise self._error(f"'{name}' cannot be used: {error}", hint) from None
-        for key in FILE_PARAMETERS.intersection(self.options):
-            raise self._unknown_option(key, "it would let a fit read or write files")
-        self.check_names(names)
-        if refusal := estimators.parameter_error(model, self.options):
-            # some are valid only together: name one if it is invalid alone
-            for key, value in self.options.items():
-                if alone := estimators.parameter_error(model, {key: value}):
-                    raise InvalidValueError(Diagnostic("E104", alone, loc=(*self.loc, key)))
-            raise InvalidValueError(Diagnostic("E104", refusal, loc=self.loc))
-        if probabilities and not hasattr(model(**self.options), "predict_proba"):
-            message = f"{name} does not return probabilities"
-            raise self._error(message, f"{LOGISTIC} does, for example")
+        else:
+            model, name = type(instance), type(instance).__name__
+            estimators.check_estimator(model, instance, kind)
+            names = sorted(instance.get_params())
+    except Exception as error:  # noqa: BLE001  a module may raise anything when imported
+        hint = "name a class whose fit takes sample weights, like those of scikit-learn"
+        hint += f": {', '.join(REGRESSOR_MODULES)}" if kind == "regressor" else ""
+        raise _name_error(choice, f"'{name}' cannot be used: {error}", hint) from None
+    _check_names(choice, names)
+    if instance is None and (refusal := estimators.parameter_error(model, options)):
+        # some are valid only together: name one if it is invalid alone
+        for key, value in options.items():
+            if alone := estimators.parameter_error(model, {key: value}):
+                raise InvalidValueError(Diagnostic("E104", alone, loc=(*choice.loc, key)))
+        raise InvalidValueError(Diagnostic("E104", refusal, loc=choice.loc))
+    made = model(**options) if instance is None else instance
+    if probabilities and not hasattr(made, "predict_proba"):
+        message = f"{name} does not return probabilities"
+        raise _name_error(choice, message, f"{LOGISTIC} does, for example")
 
-    def _check_class_path(self, others: Sequence[str], kind: ModelKind) -> None:
-        """Raise E104 or E202 unless the name is that of a class of a trusted package."""
-        name, path, regressor = self.name, class_path(self.name), kind == "regressor"
-        if regressor and name in BOOSTING_LIBRARIES:
-            own = [each for each, module in REGRESSOR_MODULES.items() if module.startswith(name)]
-            hint = f"write {own[0]}" if own else f"regressors: {', '.join(REGRESSOR_MODULES)}"
-            raise self._error(f"'{name}' is a classifier, not a regressor", hint)
-        if path is None:
-            known = [*BOOSTING_LIBRARIES, *plugins.installed_models(), *CLASSIFIER_MODULES]
-            known = [*others, *(REGRESSOR_MODULES if regressor else known)]
-            hint = did_you_mean(name, known, f"{kind}s")
-            raise self._error(f"there is no {kind} '{name}' that accepts sample weights", hint)
-        if not CLASS_PATH.fullmatch(path):
-            raise self._error(f"'{name}' is not the path of a class", "write package.module:Class")
-        package = path.partition(":")[0].partition(".")[0]
-        if not plugins.is_trusted_package(package):
-            message = f"'{package}' is not a package whose classes a file may name"
-            raise self._error(message, f"if you trust it: ratecli --trust {package} COMMAND FILE")
-        if find_spec(package) is None:
-            what = f"'ratecli[{package}]'" if package in BOOSTING_LIBRARIES else package
-            message = f"'{name}' needs {package}, which is not installed"
-            fault = Diagnostic("E202", message, f"pip install {what}", loc=self.loc)
-            raise InvalidValueError(fault)
 
-    def _check_instance(self, instance: Any, kind: ModelKind) -> None:
-        """Raise E101 or E104 unless this estimator object can be used as a model."""
-        from ratecli.solvers.oracles import estimators
+def _check_class_path(choice: NamedOptions, others: Sequence[str], kind: ModelKind) -> None:
+    """Raise E104 or E202 unless the name is that of a class of a trusted package."""
+    name, path, regressor = choice.name, class_path(choice.name), kind == "regressor"
+    if regressor and name in BOOSTING_LIBRARIES:
+        message = f"'{name}' is a classifier, not a regressor"
+        raise _name_error(choice, message, f"regressors: {', '.join(REGRESSOR_MODULES)}")
+    if path is None:
+        known = [*BOOSTING_LIBRARIES, *plugins.installed_models(), *CLASSIFIER_MODULES]
+        known = [*others, *(REGRESSOR_MODULES if regressor else known)]
+        hint = did_you_mean(name, known, f"{kind}s")
+        raise _name_error(choice, f"there is no {kind} '{name}' that accepts sample weights", hint)
+    if not CLASS_PATH.fullmatch(path):
+        message = f"'{name}' is not the path of a class"
+        raise _name_error(choice, message, "write package.module:Class")
+    package = path.partition(":")[0].partition(".")[0]
+    if not plugins.is_trusted_package(package):
+        message = f"'{package}' is not a package whose classes a file may name"
+        raise _name_error(
+            choice, message, f"if you trust it: ratecli --trust {package} COMMAND FILE"
+        )
+    if find_spec(package) is None:
+        what = f"'ratecli[{package}]'" if package in BOOSTING_LIBRARIES else package
+        message = f"'{name}' needs {package}, which is not installed"
+        fault = Diagnostic("E202", message, f"pip install {what}", loc=choice.loc)
+        raise InvalidValueError(fault)
 
-        try:
-            estimators.check_estimator(type(instance), instance, kind)
-        except TypeError as error:
-            message = f"{type(instance).__name__} cannot be used as a model: {error}"
-            hint = f"pass a {kind} whose fit takes sample weights, like those of scikit-learn"
-            raise self._error(message, hint) from None
-        self.check_names(sorted(instance.get_params()))
 
-    def _unknown_option(self, key: str, hint: str | None) -> InvalidValueError:
-        message, loc = f"'{self.name}' has no option '{key}'", (*self.loc, key)
-        return InvalidValueError(Diagnostic("E101", message, hint, loc=loc, key=True))
-
-    def _error(self, message: str, hint: str) -> InvalidValueError:
-        """Return an error at the name."""
-        key = self.loc[-1:] == (self.name,)
-        return InvalidValueError(Diagnostic("E104", message, hint, loc=self.loc, key=key))
+def _name_error(choice: NamedOptions, message: str, hint: str) -> InvalidValueError:
+    """Return an error at the name."""
+    key = choice.loc[-1:] == (choice.name,)
+    return InvalidValueError(Diagnostic("E104", message, hint, loc=choice.loc, key=key))
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,20 +204,20 @@ class ModelCheck:
         value = LOGISTIC if self.probabilities and value == LOGISTIC_MODEL else value
         choice = NamedOptions.parse(value, what=self.what)
         if choice.name in self.own:
-            choice.check_names(self.own[choice.name])
+            _check_names(choice, self.own[choice.name])
             if choice.name == PLUGIN_ORACLE:
                 _check_plugin(choice)
             return value
         if choice.name == SCORE_MODEL and self.score:
-            choice.check_score()
+            _check_score(choice)
             return value
         if choice.name == SCORE_MODEL and self.own and self.kind == "classifier":
             message, hint = "an existing score cannot be fitted", "'post_shift' takes it"
             raise InvalidValueError(Diagnostic("E104", message, hint, loc=choice.loc, key=True))
         others = (*self.own, *([SCORE_MODEL] if self.score else []))
-        choice.check_learner(others, kind=self.kind, probabilities=self.probabilities)
+        _check_learner(choice, others, kind=self.kind, probabilities=self.probabilities)
         if self.no_stopping:
-            choice.check_fixed_length(self.no_stopping)
+            _check_fixed_length(choice, self.no_stopping)
         return value
 
 
@@ -281,8 +225,8 @@ def _check_plugin(choice: NamedOptions) -> None:
     if not isinstance(choice.options.get(GROUPS_OPTION, False), bool):
         loc, message = (*choice.loc, GROUPS_OPTION), f"'{GROUPS_OPTION}' must be true or false"
         raise InvalidValueError(Diagnostic("E103", message, loc=loc))
-    choice.probabilities().check_learner(probabilities=True)
-    choice.probabilities().check_fixed_length(NO_LABELS)
+    _check_learner(choice.fitted, probabilities=True)
+    _check_fixed_length(choice.fitted, NO_LABELS)
 
 
 _OWN_ORACLES = {
@@ -450,7 +394,7 @@ def check_tuned(value: Any, values: Mapping[str, Sequence[Any]]) -> None:
             raise InvalidValueError(Diagnostic("E104", message, loc=("tune", name), key=True))
         for each in own:
             options = {**choice.options, name: each}
-            replace(choice, options=options, loc=("tune",)).check_learner()
+            _check_learner(replace(choice, options=options, loc=("tune",)))
 
 
 def tuned_models(

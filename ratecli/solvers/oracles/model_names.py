@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
 from ratecli import plugins
+from ratecli.errors import Diagnostic, InvalidValueError
 
+PLUGIN_ORACLE = "plugin"
 PROBABILITIES_OPTION = "probabilities"
 EARLY_STOPPING = ("early_stopping_round", "early_stopping_rounds")
 """Parameters of the booster libraries that require validation rows."""
@@ -55,6 +59,50 @@ REGRESSOR_MODULES = {
     for name in names.split()
 } | {"LGBMRegressor": "lightgbm", "XGBRegressor": "xgboost"}
 """The module of each regressor with a short name; others are written `package.module:Class`."""
+
+MAX_LOGISTIC_ITERATIONS = 1000
+"""Iteration limit of the default logistic regression."""
+
+
+@dataclass(frozen=True)
+class NamedOptions:
+    """The name of a model or oracle with options, and their location within the value of a file."""
+
+    name: str
+    options: Mapping[str, Any]
+    loc: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, value: Any, loc: tuple[str, ...] = (), what: str = "an oracle") -> NamedOptions:
+        """Return what a value names; raise E103 if it is no name, with or without options."""
+        if isinstance(value, str):
+            return cls(value, {}, loc)
+        if isinstance(value, dict) and len(value) == 1:
+            ((name, options),) = value.items()
+            if name == SCORE_MODEL and not isinstance(options, dict):
+                options = {"name": options}
+            if options is None or isinstance(options, dict):
+                return cls(name, options or {}, (*loc, name))
+        hint = "write a name, or {name: {option: value}}"
+        message = f"not {what}: expected one name, or one name with options"
+        raise InvalidValueError(Diagnostic("E103", message, hint, loc=loc))
+
+    @property
+    def fitted(self) -> NamedOptions:
+        """The model that is fitted: a plug-in oracle's classifier, else this one."""
+        if self.name != PLUGIN_ORACLE:
+            return self
+        loc = (*self.loc, PROBABILITIES_OPTION)
+        return NamedOptions.parse(self.options.get(PROBABILITIES_OPTION, LOGISTIC), loc)
+
+    def parameters(self, l2: float, rows: float) -> dict[str, Any]:
+        """Return the parameters of a classifier with probabilities.
+
+        By default, a logistic regression adds the penalty `l2 / 2 |w|^2` to its mean loss.
+        """
+        defaults = {"C": 1 / (rows * l2), "max_iter": MAX_LOGISTIC_ITERATIONS}
+        is_logistic = self.name in {LOGISTIC, LOGISTIC_MODEL}
+        return (defaults if is_logistic else {}) | dict(self.options)
 
 
 def class_path(name: str) -> str | None:

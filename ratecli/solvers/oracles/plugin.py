@@ -23,7 +23,7 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.rates.sample import Mask
 from ratecli.solvers.oracles.base import FitRows, OracleRows
 from ratecli.solvers.oracles.choice import Scores
-from ratecli.solvers.oracles.fits import as_linear_threshold, fit_named
+from ratecli.solvers.oracles.estimators import as_linear_threshold, fit_named
 from ratecli.solvers.oracles.unseen import Indices, UnseenScores
 from ratecli.solvers.problem import ERROR_RATE, Groups, Problem
 

@@ -25,7 +25,7 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import JudgedRows, Progress, Solution
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.master import MAX_EXCESS
-from ratecli.solvers.oracles.boosters import PrefixSums, lightgbm_columns
+from ratecli.solvers.oracles.boosters import lightgbm_columns, lightgbm_sums
 from ratecli.solvers.oracles.choice import named_options
 from ratecli.solvers.oracles.estimators import make_estimator
 from ratecli.solvers.oracles.unseen import hold_out
@@ -196,16 +196,13 @@ class BoostingPlayer(ClassifierPlayer):
             booster.set_leaf_output(0, leaf, self.start + booster.get_leaf_output(0, leaf))
         return read_lightgbm(booster.model_to_string(), layout)
 
-    @cached_property
-    def _sums(self) -> PrefixSums:
-        return PrefixSums(self.booster)
-
     def classifier(self, answer: int, lane: int) -> Classifier:  # noqa: ARG002
         if answer in {ALL_NEGATIVE, ALL_POSITIVE}:
             bias = 1.0 if answer == ALL_POSITIVE else -1.0
             return Threshold(np.zeros(self.trained.layout.width), bias)
-        sums = partial(self._sums.sums, rounds=answer)
-        return CostSensitiveClassifier(self.trees.first(answer).with_library(sums), ARGMAX_COSTS)
+        trees = self.trees.first(answer)
+        sums = partial(lightgbm_sums, self.booster, rounds=answer)
+        return CostSensitiveClassifier(trees.with_library(sums), ARGMAX_COSTS)
 
 
 @dataclass

@@ -79,8 +79,9 @@ class ErrorForms:
         if not any(leaf.rate.of == "squared_error" for leaf in forms[0].coefficients):
             raise FaultError(Diagnostic("E308", "the objective has no mse, so it has no minimum"))
         mean, index = mean_label(problem), problem.rates.index()
-        spread = np.sqrt(label_weights(problem) @ (np.nan_to_num(problem.label) - mean) ** 2)
-        spread = float(spread) if spread > ROUNDING * abs(mean) else 1.0
+        variance = label_weights(problem) @ (np.nan_to_num(problem.label) - mean) ** 2
+        spread = float(np.sqrt(variance))
+        spread = spread if spread > ROUNDING * abs(mean) else 1.0
         # how much each rate counts in each form: for mse and for mean_error
         mix = np.zeros((2, len(forms), len(index)))
         for j, form in enumerate(forms):

@@ -16,7 +16,7 @@ from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.hull.simplex import best_mixture
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import LINEAR_MODEL
-from ratecli.solvers.oracles.fits import fit_named
+from ratecli.solvers.oracles.estimators import fit_named
 from ratecli.solvers.oracles.unseen import Indices, UnseenScores
 from ratecli.solvers.problem import Problem, sum_by_goal
 from ratecli.solvers.regression.linear import SLACK, ErrorForms, solve_linear
