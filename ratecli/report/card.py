@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -40,13 +40,11 @@ from ratecli.rates.metrics import goal_names
 from ratecli.render import terminal_safe
 from ratecli.report import sheet as st
 from ratecli.report.answer_text import incomplete_notes
-from ratecli.report.certificates import collect_certificates
 from ratecli.report.groups import (
     LEVEL,
     estimate_share,
     group_names,
     group_rules,
-    results_frame,
     seed_groups,
     trial_datasets,
 )
@@ -118,7 +116,7 @@ def model_card(model: StoredModel, folder: Path) -> ModelCard:
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What the template of a card shows of a model."""
+    """The facts that the template of a card words."""
 
     model: StoredModel
     ledger: Ledger
@@ -126,54 +124,49 @@ class ModelCard:
 
     def text(self, style: str) -> str:
         """Return the card in the style of these macros in `page/`: Markdown or a page."""
+        ledger, trial, classifier = self.ledger, self.trial, self.model.classifier
+        experiment = ledger.experiment
+        names = goal_names(str(experiment.get("objective", "")), ledger.constraints.values())
+        known = all_algorithms().get(trial.algorithm)
         text = render_template(
             "card.j2",
             markdown=style.endswith(".md.j2"),
             style=style,
             card=self,
             model=self.model,
-            ledger=self.ledger,
-            trial=self.trial,
-            experiment=self.ledger.experiment,
-            run=self.run,
-            entries=trial_datasets(self.ledger, self.trial),
-            groups=group_rules(self.ledger, self.trial),
+            ledger=ledger,
+            trial=trial,
+            experiment=experiment,
+            info=self.result.info,
+            new_data=self.result.info.get(NEW_DATA_KEY) or {"levels": {}},
+            constant=(self.result.info.get(BEST_CONSTANT_KEY) or {}).get("test"),
+            run=ledger.meta.get("manifest") or {},
+            entries=trial_datasets(ledger, trial),
+            groups=group_rules(ledger, trial),
+            group_names=group_names(ledger, trial),
+            summary=known.summary if known else "",
+            reads=self.model.encoding.columns_for(classifier),
+            points={k: v for k, v in trial.point.items() if k in names},
+            meanings={r["name"]: r.get("means") for r in list_metrics() if r["name"] in names},
+            random=is_random(classifier),
             kinds_of_rows=SPLITS,
+            few=FEW_ROWS,
             ratio_note=note("ratios"),
+            notes=incomplete_notes(ledger),
+            is_violated=is_violated,
+            is_no_better=is_no_better,
+            command=shell_command,
         )
         return terminal_safe(re.sub(r"\n{3,}", "\n\n", text).strip() + "\n")
-
-    @property
-    def name(self) -> str:
-        point = st.format_point(self.trial.point)
-        return ", ".join(filter(None, [self.trial.label, point, f"seed {self.trial.seed}"]))
 
     @property
     def result(self) -> TrialResult:
         return self.ledger.results[self.trial.key]
 
-    @property
-    def info(self) -> Mapping[str, Any]:
-        return self.result.info
-
-    @property
-    def run(self) -> Mapping[str, Any]:
-        """The record of the last run, empty if it cannot be read."""
-        return self.ledger.meta.get("manifest") or {}
-
     @cached_property
-    def numbers(self) -> dict[tuple[str, str], float]:
+    def numbers(self) -> Mapping[tuple[str, str], float]:
         """The measured numbers of the variant by split and metric."""
-        frame = results_frame(self.ledger)
-        at = [trial.key for trial in self.ledger.plan].index(self.trial.key)
-        own = frame[(frame["trial"] == at) & (frame["variant"] == self.model.variant)]
-        places = zip(own["split"], own["metric"], strict=True)
-        return dict(zip(places, own["value"], strict=True))
-
-    @property
-    def summary(self) -> str:
-        known = all_algorithms().get(self.trial.algorithm)
-        return f": {known.summary}" if known and known.summary else ""
+        return self.ledger.numbers(self.trial).get(self.model.variant, {})
 
     @property
     def options(self) -> str:
@@ -184,9 +177,11 @@ class ModelCard:
         return st.format_point({k: v for k, v in options.items() if v != defaults.get(k)})
 
     @property
-    def reads(self) -> str:
-        kinds = self.model.encoding.columns_for(self.model.classifier)
-        return ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+    def columns_with_gaps(self) -> list[str]:
+        """The columns with missing values in training rows."""
+        ending = f"={MISSING_CATEGORY}"
+        blocks = self.model.encoding.encoder.blocks
+        return [each.column for each in blocks if any(n.endswith(ending) for n in each.names)]
 
     @property
     def datasets(self) -> st.Sheet:
@@ -203,68 +198,45 @@ class ModelCard:
         ]
         return st.make_sheet("Data sets", rows)
 
-    @property
-    def columns_with_gaps(self) -> list[str]:
-        """The columns with missing values in training rows."""
-        return [
-            block.column
-            for block in self.model.encoding.encoder.blocks
-            if any(name.endswith(f"={MISSING_CATEGORY}") for name in block.names)
-        ]
+    def violation(self, split: str, constraint: str) -> float | None:
+        return self.numbers.get((split, VIOLATION_PREFIX + constraint))
 
-    @cached_property
-    def names(self) -> set[str]:
-        """The names in the goals."""
-        objective = str(self.ledger.experiment.get("objective", ""))
-        return goal_names(objective, self.ledger.constraints.values())
+    def sampling_error(self, constraint: str) -> tuple[float, float]:
+        """Return the largest part of the violation on new rows, and half of its interval.
 
-    @property
-    def point(self) -> str:
-        """The values of swept names in the goals."""
-        return st.format_point({k: v for k, v in self.trial.point.items() if k in self.names})
-
-    @property
-    def meanings(self) -> dict[str, str]:
-        """What the metrics in the goals mean."""
-        known = {row["name"]: row.get("means") or "" for row in list_metrics()}
-        return {name: text for name, text in known.items() if name in self.names}
-
-    @property
-    def level(self) -> float | None:
-        """The probability with which the constraints should hold on new rows, if it is stated."""
-        levels: dict[str, float] = (self.info.get(NEW_DATA_KEY) or {"levels": {}})["levels"]
-        return levels.get(self.model.variant) if self.ledger.constraints else None
+        They are NaN if they are unknown.
+        """
+        value, metric = self.violation("test", constraint), VIOLATION_PREFIX + constraint
+        if value is None:
+            return math.nan, math.nan
+        text, seed = self.trial.metrics[metric], self.trial.seed
+        found = measured_violation(self.result, self.model.variant, text, value, seed)
+        part, error = max(found.pieces, default=(value, math.nan))
+        return part, QUANTILE * error
 
     @property
     def constraints(self) -> st.Sheet:
         rows = [
             {
                 "constraint": name,
-                "training rows": self._violation_cell("train", name),
-                "new rows": self._violation_cell("test", name),
-                "interval on new rows": _interval_text(*self._new_violation(name)),
+                **{
+                    title: self._violation_cell(split, name)
+                    for split, title in SPLITS.items()
+                    if split in {"train", "test"}
+                },
+                "interval on new rows": _interval_text(*self.sampling_error(name)),
             }
             for name in self.ledger.constraints
         ]
         return st.make_sheet("Constraints", rows)
 
     def _violation_cell(self, split: str, name: str) -> st.SheetCell:
-        value = self.numbers.get((split, VIOLATION_PREFIX + name))
+        value = self.violation(split, name)
         if value is None:
             return st.SheetCell("not measured")
         holds = not is_violated(value)
         text = f"{st.check_mark(int(holds), 1)} {st.format_number(value)}"
         return st.SheetCell(text, value, "good" if holds else "bad")
-
-    def _new_violation(self, name: str) -> tuple[float, float]:
-        """Return the violation on new rows and its standard error, NaN if they are unknown."""
-        metric = VIOLATION_PREFIX + name
-        value = self.numbers.get(("test", metric))
-        if value is None:
-            return math.nan, math.nan
-        text, seed = self.trial.metrics[metric], self.trial.seed
-        found = measured_violation(self.result, self.model.variant, text, value, seed)
-        return max(found.pieces, default=(value, math.nan))
 
     @property
     def results(self) -> st.Sheet:
@@ -293,7 +265,7 @@ class ModelCard:
     @property
     def group_rates(self) -> st.Sheet:
         """The rates of groups; the note names their rows."""
-        found = self.info.get(GROUP_RATES_KEY) or {"split": "test", "rates": {}}
+        found = self.result.info.get(GROUP_RATES_KEY) or {"split": "test", "rates": {}}
         names = group_names(self.ledger, self.trial)
         rows = []
         for group, values in found["rates"].get(self.model.variant, {}).items():
@@ -313,59 +285,13 @@ class ModelCard:
                 "bound": test["bound"],
                 "confidence": "exact" if test["exact"] else "approximate",
             }
-            for each in collect_certificates(self.ledger)
-            for test in [each.record]
-            if each.trial is self.trial and each.about[1] == self.model.variant
+            for test in self.result.info.get("certificates") or ()
+            if test.get("variant", "") == self.model.variant
         ]
         return st.make_sheet("Safety tests", rows)
 
-    @property
-    def limits(self) -> Iterator[str]:
-        """Sentences on what the model does not satisfy, and on what is unknown."""
-        info = self.info
-        yield from self._violated()
-        constant = (info.get(BEST_CONSTANT_KEY) or {}).get("test")
-        objective = self.numbers.get(("test", "objective"))
-        if constant is not None and objective is not None and is_no_better(objective, constant):
-            yield "On new rows, it is no better than the same answer for everyone."
-        counts = (info.get(GROUP_RATES_KEY) or {}).get("rows", {})
-        names = group_names(self.ledger, self.trial)
-        few = [names.get(k, k) for k, count in counts.items() if count < FEW_ROWS]
-        if few:
-            yield f"Groups with fewer than {FEW_ROWS} new rows: {'; '.join(few)}."
-        if "test" not in info.get("rows", {}):
-            yield "There is no test set: all numbers are those of training rows."
-        if is_random(self.model.classifier):
-            yield "Decisions are random; `ratecli predict --seed` makes them repeatable."
-        yield from incomplete_notes(self.ledger)
-        yield from info.get("warnings") or ()
-        yield "The numbers apply to this data only: measure again on data from elsewhere or later."
-        yield "Neither its intended use nor the cost of its errors is recorded."
 
-    def _violated(self) -> Iterator[str]:
-        """Yield a sentence for each constraint and split on which it is violated."""
-        for name in self.ledger.constraints:
-            for split in ("train", "test"):
-                value = self.numbers.get((split, VIOLATION_PREFIX + name))
-                if value is not None and is_violated(value):
-                    chance = split == "test" and value < QUANTILE * self._new_violation(name)[1]
-                    more = ", which is within the sampling error of the test set" * chance
-                    amount = st.format_number(value) + more
-                    yield f"{name} is violated on {SPLITS[split]} by {amount}."
-
-    @property
-    def versions(self) -> str:
-        found = {**(self.ledger.meta.get("versions") or {}), **(self.run.get("versions") or {})}
-        return ", ".join(f"{name} {number}" for name, number in found.items())
-
-    @property
-    def commands(self) -> list[str]:
-        run = [shell_command(*self.run["command"][1:])] if self.run.get("command") else []
-        return [*run, f"{shell_command('predict', self.model.name, 'NEW.csv')} -o DECIDED.csv"]
-
-
-def _interval_text(value: float, error: float, least: float = -math.inf) -> str:
-    half = QUANTILE * error
+def _interval_text(value: float, half: float, least: float = -math.inf) -> str:
     ends = (st.format_number(max(value - half, least)), st.format_number(value + half))
     return "" if math.isnan(half) else f"[{', '.join(ends)}]"
 
@@ -377,6 +303,6 @@ def _rate_cell(rate: str, value: float | None, n: int, error: float | None = Non
     if error is not None:
         least = 0.0 if rate == "mse" else -math.inf
         return st.SheetCell(
-            f"{st.format_number(value)} {_interval_text(value, error, least)}", value
+            f"{st.format_number(value)} {_interval_text(value, QUANTILE * error, least)}", value
         )
     return st.estimate_cell(estimate_share(value * n, n))

@@ -19,7 +19,13 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from ratecli.render import terminal_safe
-from ratecli.report.sheet import escape, format_list, format_number, markdown_table
+from ratecli.report.sheet import (
+    escape,
+    format_list,
+    format_number,
+    format_point,
+    markdown_table,
+)
 
 LIMITS = {"most_rows": 400, "most_alike": 20, "long_text": 48, "wide_figure": 700}
 LIMITS |= {"long_description": 280, "most_named": 3, "most_children": 24}
@@ -61,6 +67,7 @@ def environment(markdown: bool) -> Environment:
     found.globals |= LIMITS | {"note": note}
     found.filters |= {"inline_svg": inline_svg, "flat": escape, "markdown_table": markdown_table}
     found.filters |= {"bound": lambda value: format_number(float(value)).replace("inf", "∞")}
+    found.filters |= {"number": format_number, "point": format_point}
     found.filters |= {"listed": format_list, "yaml_line": yaml_line, "rules": _rules}
     return found
 
