@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -17,17 +19,18 @@ from ratecli.cli.console import (
     pluralize,
     print_diagnostics,
 )
-from ratecli.cli.results import JOINED_REPORT
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.files import shell_command
+from ratecli.files import MODELS_FOLDER, shell_command
 from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.render import render_text
 from ratecli.report.answer import answers
 from ratecli.report.answer_text import answer_sentences
 from ratecli.report.check.expectations import compare_expectations, warn_unmet_expectations
 from ratecli.report.check.findings import Verdict
-from ratecli.report.html import write_joined
+from ratecli.report.groups import SeedGroup, group_by
+from ratecli.report.html import REPORT, write_joined
 from ratecli.report.sheet import format_point
 from ratecli.report.sheets import requested_sheets
 from ratecli.report.write import (
@@ -150,16 +153,14 @@ class Batch:
         ends = list(self._ends.values())
         for end in ends:
             self._print_warnings(end)
-        lines: list[str] = []
-        if len(ends) > 1:
-            lines = summarize_experiments(ends)
-        elif ends[0].result is not None:
-            lines = summarize_experiment(ends[0], *ends[0].result)
-        if lines and not self.quiet:
-            echo("\n".join(lines))
-        if len(ends) > 1:
+        several = len(ends) > 1
+        if not self.quiet and several:
+            echo(summarize_experiments(ends), nl=False)
+        elif not self.quiet and ends[0].result is not None:
+            echo(summarize_experiment(ends[0], *ends[0].result), nl=False)
+        if several:
             folders = list(self._ends)
-            page = write_joined(folders, folders[0].parent / JOINED_REPORT)
+            page = write_joined(folders, folders[0].parent / REPORT)
             if not self.quiet:
                 echo(f"report   {page}")
 
@@ -170,77 +171,69 @@ class Batch:
         outcome, ledger = end.result
         self._code = max(self._code, outcome.exit_code)
         self._print_named(end.request, [*outcome.warnings, *warn_unmet_expectations(ledger)])
-        for line in _without_solution(outcome) if self.quiet else ():
-            echo(line, err=True)
+        unsolved = [("no solution", outcome.unsolved), ("not met", outcome.unmet)]
+        for what, trials in unsolved if self.quiet else ():
+            for name, reason, *_ in alike_trials(trials):
+                echo(f"{what}: {name}: {reason}", err=True)
         for name, result in outcome.failed if self.verbose else ():
             details = result.info.get("traceback", result.reason)
             echo(f"{name}\n{details}", err=True)
 
 
-def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger) -> list[str]:
+def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger) -> str:
     """Return the summary of one experiment that has a report."""
-    new = "nothing to run, all were stored" if not outcome.ran else f"{outcome.ran} run now"
-    left_out = end.request.prepared.plan.left_out
-    more = [f"{pluralize(left_out, 'more trial')} planned: run without --smoke"] if left_out else []
-    trials = pluralize(sum(outcome.counts.values()), "trial")
-    sheet = requested_sheets(ledger)[0]
-    hidden = len(sheet.rows) - MAX_SHOWN_ROWS
-    return [
-        f"{end.name}: {trials}: {_counts(outcome)} ({new})",
-        *more,
-        "",
-        f"{sheet.title}: mean ± half the 95% interval over seeds",
-        *format_sheet(sheet, MAX_SHOWN_ROWS).splitlines(),
-        *([f"... {hidden} more rows in summary.md"] if hidden > 0 else []),
-        *ledger.row_notes,
-        "",
-        *_reasons("failed", outcome.failed),
-        *_without_solution(outcome),
-        *answer_sentences(ledger, most=MAX_SHOWN_SENTENCES, reasons=False),
-        "",
-        f"results  {outcome.folder}",
-        f"report   {outcome.folder / 'report.html'}",
-        *_use_of_model(outcome, ledger),
-    ]
+    kept = [each for each in answers(ledger) if each.best.is_kept and not each.best.is_constant]
+    kinds = (
+        ("failed", outcome.failed),
+        ("no solution", outcome.unsolved),
+        ("not met", outcome.unmet),
+    )
+    return _render(
+        several=False,
+        name=end.name,
+        trials=sum(outcome.counts.values()),
+        counts=_counts(outcome),
+        ran=outcome.ran,
+        left_out=end.request.prepared.plan.left_out,
+        sheet=requested_sheets(ledger)[0],
+        notes=ledger.row_notes,
+        kinds=[(what, alike_trials(trials)) for what, trials in kinds],
+        answers=answer_sentences(ledger, most=MAX_SHOWN_SENTENCES, reasons=False),
+        folder=outcome.folder,
+        model=_use_of_model(outcome, ledger, kept[-1].best.group) if kept else "",
+        task=format_point(kept[-1].task) if len(kept) > 1 else "",
+    )
 
 
-def _use_of_model(outcome: RunOutcome, ledger: Ledger) -> list[str]:
-    """Return how to use a model of the last answer whose constraints hold often enough.
-
-    Models that are no better than a constant decision are left out.
-    """
-    kept = [
-        answer for answer in answers(ledger) if answer.best.is_kept and not answer.best.is_constant
-    ]
-    if not kept:
-        return []
-    answer, group = kept[-1], kept[-1].best.group
-    for folder, trial in trials_with_files(ledger).items():
-        has_model = ledger.status(trial) in MEASURED_STATUSES
-        same = (trial.label, repr(trial.point)) == (group.label, repr(group.point))
-        if has_model and same:
-            models = outcome.folder / "models"
-            line = f"predict  {shell_command('predict', models / folder, 'TABLE')}"
-            at = f"this model is for {format_point(answer.task)}; others are in {models}"
-            return [line, *([f"         {at}"] if len(kept) > 1 else [])]
-    return []
-
-
-def summarize_experiments(ends: Sequence[ExperimentEnd]) -> list[str]:
+def summarize_experiments(ends: Sequence[ExperimentEnd]) -> str:
     """Return a line for each experiment, failures of all of them, and totals."""
     heads = ["experiment", "trials", "run now", "ended", "expect", "report"]
     known = [(end.name, end.result[0]) for end in ends if end.result is not None]
-    trials = sum(sum(outcome.counts.values()) for _, outcome in known)
-    ran = sum(outcome.ran for _, outcome in known)
     failed = [(f"{name}: {trial}", why) for name, each in known for trial, why in each.failed]
     unsolved = [(f"{name}: {trial}", why) for name, each in known for trial, why in each.unsolved]
-    return [
-        *format_table(heads, list(map(_row, ends)), ["trials", "run now"]).splitlines(),
-        "",
-        *_reasons("failed", failed),
-        *_reasons("no solution", unsolved),
-        f"{pluralize(len(ends), 'experiment')}: {pluralize(trials, 'trial')}, {ran} run now",
-    ]
+    return _render(
+        several=True,
+        table=format_table(heads, list(map(_row, ends)), ["trials", "run now"]),
+        kinds=[("failed", alike_trials(failed)), ("no solution", alike_trials(unsolved))],
+        experiments=len(ends),
+        trials=sum(sum(outcome.counts.values()) for _, outcome in known),
+        ran=sum(outcome.ran for _, outcome in known),
+    )
+
+
+def _render(**facts: Any) -> str:
+    limits = {"most_rows": MAX_SHOWN_ROWS, "most_reasons": MAX_SHOWN_REASONS}
+    template = Path(__file__).with_name("summary.jinja")
+    return render_text(template, facts | limits, {"counted": pluralize, "text": format_sheet})
+
+
+def _use_of_model(outcome: RunOutcome, ledger: Ledger, group: SeedGroup) -> str:
+    """Return the command that applies the model of a group's first trial; "" if it has none."""
+    for folder, trial in trials_with_files(ledger).items():
+        same = (trial.label, repr(trial.point)) == (group.label, repr(group.point))
+        if same and ledger.status(trial) in MEASURED_STATUSES:
+            return shell_command("predict", outcome.folder / MODELS_FOLDER / folder, "TABLE")
+    return ""
 
 
 def _row(end: ExperimentEnd) -> list[str]:
@@ -250,7 +243,7 @@ def _row(end: ExperimentEnd) -> list[str]:
         return [end.name, str(planned), "", f"stopped{code}", "", ""]
     outcome, ledger = end.result
     counts = [str(sum(outcome.counts.values())), str(outcome.ran), _counts(outcome)]
-    return [end.name, *counts, _expected(ledger), str(end.request.folder / "report.html")]
+    return [end.name, *counts, _expected(ledger), str(end.request.folder / REPORT)]
 
 
 def _counts(outcome: RunOutcome) -> str:
@@ -264,21 +257,18 @@ def _expected(ledger: Ledger) -> str:
     return f"{sum(judged)} of {len(judged)} hold" if judged else ""
 
 
-def _without_solution(outcome: RunOutcome) -> list[str]:
-    return [*_reasons("no solution", outcome.unsolved), *_reasons("not met", outcome.unmet)]
+def alike_trials(
+    trials: Iterable[tuple[str, TrialResult]],
+) -> list[tuple[str, str, int, bool]]:
+    """Group trials that differ only in the seed.
 
-
-def _reasons(what: str, trials: Sequence[tuple[str, TrialResult]]) -> list[str]:
-    """Return a line for trials that differ only in the seed, with the reason of the first."""
-    alike = dict[str, list[tuple[str, TrialResult]]]()
-    for trial in trials:
-        alike.setdefault(trial[0].rpartition(" seed=")[0], []).append(trial)
-    lines = []
-    for (name, result), *rest in list(alike.values())[:MAX_SHOWN_REASONS]:
-        similar = any(other.reason != result.reason for _, other in rest)
-        others = f" (and {pluralize(len(rest), 'other seed')}{', for similar reasons' * similar})"
-        others = others if rest else ""
-        lines.append(f"{what}: {name}{others}: {result.reason}")
-    if (more := len(alike) - MAX_SHOWN_REASONS) > 0:
-        lines.append(f"... {more} more {what}: see trials.csv")
-    return [*lines, ""] if lines else []
+    Return the name and the reason of the first, the number of others, and whether any of them has
+    another reason.
+    """
+    found = []
+    for alike in group_by(trials, lambda each: each[0].rpartition(" seed=")[0]).values():
+        (name, first), *rest = alike
+        found.append(
+            (name, first.reason, len(rest), any(o.reason != first.reason for _, o in rest))
+        )
+    return found

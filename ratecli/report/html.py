@@ -21,7 +21,6 @@ from ratecli.report.check import expectations as ex
 from ratecli.report.check.findings import Verdict
 from ratecli.report.groups import group_by, seed_groups
 from ratecli.report.plots.canvas import PlotImage
-from ratecli.report.plots.group_rates import FILE as GROUP_RATES
 from ratecli.report.templates import note, render_template, to_yaml
 from ratecli.runner.warnings import end_warnings
 from ratecli.solvers.registry import all_algorithms
@@ -33,16 +32,13 @@ QUOTED = re.compile(r"'[^']*'( \(\w+\))?")
 
 def render_report(ledger: Ledger, plots: Sequence[PlotImage]) -> str:
     """Render the report, whose template calls the functions that make its tables and sentences."""
-    groups = [each for each in plots if each.name.startswith(GROUP_RATES)]
-    others = [each for each in plots if each not in groups]
     return render_template(
         "report.html.j2",
         ledger=ledger,
         answer=answer_text,
         sheets=sheets,
-        lead=others[:1],
-        groups=groups,
-        others=others[1:],
+        lead=plots[:1],
+        others=plots[1:],
         outcome=st.count_by_status(Counter(map(ledger.status, ledger.plan))),
         verdicts=ex.count_verdicts(ex.compare_expectations(ledger)),
         expectations=ex.expectation_sheet(ledger),

@@ -1,4 +1,4 @@
-"""The report's tables: requested tables, constraints, statuses and failures."""
+"""The report's tables: requested tables, constraints, rates of groups, statuses and failures."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX, is_violated
 from ratecli.ledger.view import Ledger
 from ratecli.report import sheet as st
+from ratecli.report.answer import OBJECTIVE, answer_split, answers
 from ratecli.report.groups import (
     SeedGroup,
     SplitMetric,
@@ -100,6 +101,33 @@ def _violation_cell(groups: Sequence[SeedGroup], split: str, name: str) -> st.Sh
     tone = st.share_tone(satisfied, trials)
     harmless = found.mean is not None and not is_violated(found.mean)
     return st.SheetCell(text, found.mean, "" if harmless and tone != "good" else tone)
+
+
+def group_rate_sheet(ledger: Ledger) -> st.Sheet:
+    """Return the rates of groups on new rows, with a column for each group.
+
+    The rows are all settings of a single task. Of several tasks, they are the answers and the
+    settings without constraints that these are compared with.
+    """
+    found, split = answers(ledger), answer_split(ledger)
+    groups = [each for each in seed_groups(ledger.algorithms) if each.estimate(split, OBJECTIVE).n]
+    if len(found) > 1:
+        both = ((each.baseline, each.best.group) for each in found)
+        groups = [group for pair in both for group in pair if group]
+    distinct = group_by(groups, lambda each: (each.name, repr(each.rates)))
+    names = dict.fromkeys(name for each in groups for _, name in each.rates)
+    rows: list[st.SheetRow] = []
+    for each, *_ in distinct.values():
+        for rate in dict.fromkeys(rate for rate, _ in each.rates):
+            known = {name: each.rates.get((rate, name)) for name in names}
+            means = [found.mean for found in known.values() if found and found.mean is not None]
+            cells = {
+                name: st.estimate_cell(found) if found else "" for name, found in known.items()
+            }
+            gap = st.number_cell(max(means) - min(means)) if means else ""
+            setting = ", ".join(filter(None, [each.name, st.format_point(each.point)]))
+            rows.append({"setting": setting, "rate": rate, **cells, "largest gap": gap})
+    return st.make_sheet(f"Rates by group ({split})", rows, note("group_rates", split=split))
 
 
 def status_sheet(ledger: Ledger) -> st.Sheet:

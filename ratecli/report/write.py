@@ -41,7 +41,12 @@ from ratecli.report.groups import group_by, trial_datasets
 from ratecli.report.html import render_report
 from ratecli.report.plots import draw_plots
 from ratecli.report.sheet import format_scalar, to_markdown
-from ratecli.report.sheets import constraint_sheet, requested_sheets, tuning_sheet
+from ratecli.report.sheets import (
+    constraint_sheet,
+    group_rate_sheet,
+    requested_sheets,
+    tuning_sheet,
+)
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 from ratecli.report.templates import note
 
@@ -112,11 +117,8 @@ def with_manifest(ledger: Ledger, folder: Path) -> Ledger:
 
 
 def summary_markdown(ledger: Ledger) -> str:
-    sheets = requested_sheets(ledger)
-    if (expected := expectation_sheet(ledger)).rows:
-        sheets.append(expected)
-    if (tuned := tuning_sheet(ledger)).rows:
-        sheets.append(tuned)
+    others = expectation_sheet(ledger), tuning_sheet(ledger), group_rate_sheet(ledger)
+    sheets = requested_sheets(ledger) + [sheet for sheet in others if sheet.rows]
     if ledger.constraints:
         sheets += [constraint_sheet(ledger), constraint_sheet(ledger, by_point=True)]
     name = ledger.experiment.get("name", "")

@@ -23,7 +23,7 @@ FIGURE = "figures/tradeoff-ratio-error"
 FILES = (
     *("metrics.csv", "trials.csv", "summary.csv", "summary.md", "tables/errors.md"),
     *(f"{FIGURE}.svg", f"{FIGURE}.png", f"{FIGURE}-2.svg", f"{FIGURE}-2.png"),
-    *("figures/group-rates.svg", "figures/group-rates.png", "report.html"),
+    "report.html",
 )
 
 

@@ -1,17 +1,14 @@
-"""Plots of the report, one module for each kind; those of filters share one."""
+"""Plots of the report: lines along a sweep, convergence, and effects of filters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ratecli.files import unique_file_name
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots.canvas import Canvas, PlotImage, PlotRequest, draw_image, requested_plots
 from ratecli.report.plots.convergence import draw_convergence
 from ratecli.report.plots.filters import draw_group_shares, draw_posteriors
-from ratecli.report.plots.group_rates import FILE as GROUP_RATES
-from ratecli.report.plots.group_rates import draw_group_rates, has_group_rates
 from ratecli.report.plots.lines import draw_guarantee, draw_tradeoff
 
 PLOT_KINDS: dict[str, Callable[[Ledger, PlotRequest[Any]], Canvas]] = {
@@ -24,17 +21,10 @@ PLOT_KINDS: dict[str, Callable[[Ledger, PlotRequest[Any]], Canvas]] = {
 
 
 def draw_plots(ledger: Ledger) -> list[PlotImage]:
-    """Draw every plot that the experiment file requests, and rates of groups if there are any.
-
-    A file with an empty list of plots gets none.
-    """
+    """Draw every plot that the experiment file requests; an empty list of plots gets none."""
     if (ledger.experiment.get("report") or {}).get("plots") == []:
         return []
-    found = [
+    return [
         draw_image(plot.name, PLOT_KINDS[plot.options.kind], ledger, plot)
         for plot in requested_plots(ledger)
     ]
-    if has_group_rates(ledger):
-        name = unique_file_name(GROUP_RATES, [each.name for each in found])
-        found.append(draw_image(name, draw_group_rates, ledger))
-    return found
