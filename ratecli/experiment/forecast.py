@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
+from statistics import geometric_mean, mean
 
 from ratecli.experiment.plan import Plan, algorithm_and_dataset
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.store import LedgerStore
-
-STATED_WEIGHT = 0.1
-"""Weight of stated times against those of ended trials, as a share of the number of trials."""
 
 
 def format_seconds(seconds: float) -> str:
@@ -102,11 +98,9 @@ def _means(pairs: Iterable[tuple[Hashable, float]]) -> dict[Hashable, float]:
 class TimeLeft:
     """Estimates how long the remaining trials of a run take, from the trials that have ended.
 
-    A trial is expected to take the mean of the trials of its algorithm and sweep point. If none of
-    them has ended, it is expected to take the geometric mean of two estimates: the mean of its
-    algorithm's trials on its data set, weighted by their number, and the time that is stated in the
-    file, weighted by `STATED_WEIGHT`. Stated times are corrected by the ratio of actual to stated
-    times so far, since machines differ, again as a geometric mean with 1.
+    A trial is expected to take the mean of the ended trials of its algorithm and sweep point, or
+    else of its algorithm and data set, or else the time that its file states, corrected by the
+    geometric mean of the ratios of actual to stated times so far, since machines differ.
 
     Parameters
     ----------
@@ -127,7 +121,6 @@ class TimeLeft:
             for trial in trials
         }
         self._left = Counter(self._points.values())
-        self._planned = Counter(point[:2] for point in self._points.values())
         self._stated = _means(
             (point[:2], stated[key]) for key, point in self._points.items() if key in stated
         )
@@ -153,35 +146,16 @@ class TimeLeft:
         Trials of an algorithm without ended trials and stated time are not included. The trials
         that are running are expected to be halfway.
         """
-        speed = self._speed()
-        expected = [(n, self._expected(point, speed)) for point, n in self._left.items() if n]
-        known = [(count, each) for count, each in expected if each is not None]
-        count, total = sum(count for count, _ in known), sum(count * each for count, each in known)
-        if not count:
-            return 0.0, not expected
+        actual = {place: total / count for place, (count, total) in self._ended.items()}
+        ratios = [actual[place] / self._stated[place] for place in self._stated.keys() & actual]
+        speed = geometric_mean(ratios) if ratios and min(ratios) > 0 else 1.0
+        expected = {place: speed * seconds for place, seconds in self._stated.items()} | actual
+        left = [(expected.get(point, expected.get(point[:2])), n) for point, n in self._left.items()]
+        known = [(each, n) for each, n in left if n and each is not None]
+        complete = len(known) == sum(n > 0 for _, n in left)
+        if not known:
+            return 0.0, complete
+        count, total = sum(n for _, n in known), sum(each * n for each, n in known)
         running = min(self._jobs - 1, count)
-        longest = max(each for _, each in known) / (2 if running == count else 1)
-        shared = total * (1 - running / count / 2) / self._jobs
-        return max(shared, longest), len(known) == len(expected)
-
-    def _speed(self) -> float:
-        """Return the factor by which stated times are to be multiplied."""
-        log, weight = 0.0, STATED_WEIGHT * len(self._points)
-        for place, stated in self._stated.items():
-            count, total = self._ended.get(place, (0, 0.0))
-            if total:
-                log, weight = log + count * math.log(total / count / stated), weight + count
-        return math.exp(log / weight)
-
-    def _expected(self, point: tuple[str, object, str], speed: float) -> float | None:
-        """Return the expected seconds of a trial at a point, None if unknown."""
-        if point in self._ended:
-            count, total = self._ended[point]
-            return total / count
-        count, total = self._ended.get(point[:2], (0, 0.0))
-        stated = self._stated.get(point[:2])
-        if not total or stated is None:
-            return total / count if count else stated and stated * speed
-        weight = STATED_WEIGHT * self._planned[point[:2]]
-        logs = count * math.log(total / count) + weight * math.log(stated * speed)
-        return math.exp(logs / (count + weight))
+        longest = max(each for each, _ in known) / (2 if running == count else 1)
+        return max(total * (1 - running / count / 2) / self._jobs, longest), complete

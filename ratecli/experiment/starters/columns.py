@@ -71,13 +71,12 @@ def find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
             groups = cut_groups(name, cuts[name])
             edges = [f"{cut:g}".replace("-", "minus_") for cut in cuts[name]]
             between = [f"{low}_to_{high}" for low, high in itertools.pairwise(edges)]
-            names = _group_names(name, [f"below_{edges[0]}", *between, f"from_{edges[-1]}"])
-            parts.append(dict(zip(names, groups, strict=True)))
+            values: list[Any] = [f"below_{edges[0]}", *between, f"from_{edges[-1]}"]
         else:
             values = _group_values(frame[name], name)
             written = (each if isinstance(each, str) else float(each) for each in values)
             groups = [(Condition(name, "=", (value_text(each),)),) for each in written]
-            parts.append(dict(zip(_group_names(name, values), groups, strict=True)))
+        parts.append(dict(zip(_group_names(name, values), groups, strict=True)))
     columns = SliceColumns({name: as_array(frame[name]) for name in request.group})
     conditions, members = dict[str, str](), dict[str, Mask]()
     for choice in itertools.product(*(part.items() for part in parts)) if parts else ():
@@ -187,14 +186,6 @@ DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
 WEIGHT = re.compile(r'"(.*[ _])?weight"', re.IGNORECASE)
 ID = re.compile(r"(.*[ _-])?(id|ID|Id|key)|.*[a-z]I[dD]")
 """Names of columns that identify rows."""
-CODE = re.compile(
-    r"(code|zip|postal|plz|\b(cd|branch|store|region|district|county|state|sector|department|dept"
-    r"|category|type|class|kind))([ -]?(no|nr|id|number))?\b"
-)
-"""Names, in lower case, of columns of codes."""
-FEW_CODES = 10
-"""Up to this many different numbers are few, whatever their width."""
-FIRST_YEAR, LAST_YEAR = 1800, 2200
 MAX_STRAY_SHARE = 0.1
 """Largest share of texts in a column of numbers."""
 MIN_EQUAL_PAIRS = 10
@@ -245,32 +236,11 @@ class Features:
         return {key: value for key, value in keys.items() if value != []}
 
     def checks(self, label: Floats) -> Iterator[str]:
-        """Say which features may be weights, codes or the label."""
+        """Say which features may be weights or the label."""
         for name in filter(WEIGHT.fullmatch, map(quoted, self.used)):
             yield f"{name}: if it weighs rows, add `weight: {name}` to the data set"
-        if codes := [quoted(str(name)) for name in self.used if self._may_be_codes(str(name))]:
-            way = "if these numbers are codes, such as those of places, add them to categorical"
-            yield f"{', '.join(codes)}: {way}"
         if self.request.label:
             yield from _leaks(self.used, label)
-
-    def _may_be_codes(self, name: str) -> bool:
-        """Return whether a feature has whole numbers that look like codes.
-
-        Its name says so, or it has few of many possible numbers, of equal width or very few.
-        """
-        column = self.used[name]
-        values = np.zeros(0) if is_text(column) else np.unique(column.dropna())
-        if name in self.codes or len(values) < 3 or not np.isfinite(values).all():
-            return False
-        if (values % 1).any():
-            return False
-        words = re.sub("([a-z])([A-Z])", r"\1 \2", name).lower().replace("_", " ")
-        low, high = values[[0, -1]]
-        sparse = high - low >= 2 * len(values) and not (low >= FIRST_YEAR and high <= LAST_YEAR)
-        same_width = low > 0 and len(f"{low:.0f}") == len(f"{high:.0f}")
-        few = len(values) <= (MAX_CATEGORIES if same_width else FEW_CODES)
-        return CODE.search(words) is not None or (sparse and few)
 
     def gaps(self, *, numbers: bool = True) -> dict[str, int]:
         """Return the number of empty cells of each column of numbers, or of texts, that has any."""
