@@ -18,8 +18,8 @@ from ratecli.api.errors import (
     issue_warnings,
 )
 from ratecli.api.estimator import MappingParamsEstimator, seed_from_random_state
-from ratecli.api.fitting import FitResult, FitSpec, fit_rows
-from ratecli.api.rows import LabelledRows
+from ratecli.api.fitting import FitResult, fit_rows
+from ratecli.api.rows import InputRows, LabelledRows
 from ratecli.apply.predict import prediction_columns
 from ratecli.apply.table_filter import (
     MAIN_VARIANT,
@@ -133,11 +133,10 @@ class BalancedFilter(MappingParamsEstimator):
                 return self
             count = len(inputs)
             rows = LabelledRows.of(inputs, np.full(count, np.nan), np.ones(count))
-            spec = self._fit_spec(by, encode=inputs.matrix is None)
             columns = rows.sample(None).columns
             for name in (each for each in by if each in columns):  # others are an error below
                 issue_warnings(empty_group_warning(name, columns[name]))
-            found = fit_rows(spec, rows, self._seed)
+            found = fit_rows(rows, self._seed, self.algorithm, **self._arguments(by, inputs))
         issue_warnings(found.warnings)
         self._keep(found)
         return self
@@ -145,14 +144,14 @@ class BalancedFilter(MappingParamsEstimator):
     def _columns(self) -> list[str]:
         return [self.by] if isinstance(self.by, str) else list(() if self.by is None else self.by)
 
-    def _fit_spec(self, by: Sequence[str], *, encode: bool) -> FitSpec:
+    def _arguments(self, by: Sequence[str], inputs: InputRows) -> dict[str, Any]:
+        """Return the arguments of `fit_rows` about the filter."""
         options = filter_options(self.algorithm, self.kept) | dict(self.solver_options or {})
         goals = filter_goals(by, check_disclosivity(float(self.disclosivity)))
         goals |= {} if self.objective is None else {"objective": self.objective}
         drop = [name for name in self.drop if name not in by]
-        return FitSpec(
-            self.algorithm, options, drop=drop, encode=encode, missing=self.missing, **goals
-        )
+        features = {"drop": drop, "encode": inputs.matrix is None, "missing": self.missing}
+        return {"options": options, **features, **goals}
 
     def _keep_all(self) -> None:
         self.filter_: ProxyFilter | None = None

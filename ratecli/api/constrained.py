@@ -308,6 +308,9 @@ class RateConstrainedRegressor(RegressorMixin, RateConstrainedEstimator):  # typ
             raise ValueError(f"y has values outside of label_range, {low:g} to {high:g}")
         return found
 
+    def _arguments(self) -> dict[str, Any]:
+        return super()._arguments() | {"label_range": self.label_range}
+
     def predict(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Return the estimate (n,) of each row."""
         shown = self._shown(X, sensitive_features)

@@ -33,7 +33,6 @@ from ratecli.api.fitting import (
     ConstraintSpec,
     FeatureReader,
     FitResult,
-    FitSpec,
     fit_rows,
     shared_arguments,
 )
@@ -254,7 +253,8 @@ class RateConstrainedEstimator(MappingParamsEstimator):
             with note_zero_weights(weight) as noted:
                 self._numbers(np.asarray(y)[weight > 0])
                 rows = LabelledRows.of(inputs, label, weight)
-                found = fit_rows(self._fit_spec(), rows, seed_from_random_state(self.random_state))
+                seed = seed_from_random_state(self.random_state)
+                found = fit_rows(rows, seed, self.solver, self._options(), **self._arguments())
         issue_warnings(map(noted, found.warnings))
         self._reader = found.reader
         self._keep(found)
@@ -263,7 +263,7 @@ class RateConstrainedEstimator(MappingParamsEstimator):
         """Check labels and return them as numbers (n,)."""
         raise NotImplementedError
 
-    def _fit_spec(self) -> FitSpec:
+    def _options(self) -> dict[str, Any]:
         options = dict(self.solver_options or {})
         if self.estimator is not None:
             if "model" in options:
@@ -271,7 +271,12 @@ class RateConstrainedEstimator(MappingParamsEstimator):
             if "model" not in option_names(self.solver):
                 raise ValueError(f"'{self.solver}' only fits a model of its own: pass no estimator")
             options["model"] = self.estimator
-        return FitSpec(self.solver, options, **shared_arguments(self))
+        return options
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return the other arguments of `fit_rows`."""
+        features = {name: getattr(self, name) for name in ("drop", "encode", "missing")}
+        return shared_arguments(self) | features
 
     def _unseen(self) -> list[str]:
         return [*self.drop, *([] if self.deployed is None else [self.deployed])]

@@ -1,13 +1,13 @@
 """Fit one algorithm to rows in memory, in the same way as the runner executes a trial.
 
-The specification of a fit becomes the content of an experiment, so that the code for files reads
-and checks it.
+The arguments of an estimator become a problem, which the code for files reads and checks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.api.rows import ROWS_DATASET, InputRows, LabelledRows
-from ratecli.config.dataset import MISSING_IS_ERROR, MISSING_TO_MEAN
+from ratecli.config.dataset import MISSING_IS_ERROR, MISSING_TO_MEAN, DatasetSpec
 from ratecli.config.document import Document
-from ratecli.config.experiment import read_experiment
+from ratecli.config.experiment import Problem, read_spec
 from ratecli.datasets.columns import (
     ColumnKind,
     constant_columns_text,
@@ -34,7 +34,7 @@ from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import Case
 from ratecli.experiment.checks.rows import check_rows, row_id_warnings
 from ratecli.experiment.plan import TrialSpec
-from ratecli.experiment.reading import ExperimentReader, ParsedRules
+from ratecli.experiment.reading import ParsedRules, ProblemReader
 from ratecli.ledger.records import MeasuredValue
 from ratecli.models.base import Classifier, Features
 from ratecli.models.recent import fixed_features
@@ -51,162 +51,28 @@ from ratecli.solvers.oracles.choice import named_estimators
 from ratecli.solvers.oracles.model_names import SCORE_MODEL
 
 NO_DATA = ExperimentData((), Path())
+ROWS_IN_MEMORY = {ROWS_DATASET: DatasetSpec.model_construct()}
+"""The data sets of a problem about rows in memory."""
 MAX_FEATURE_MAGNITUDE = 1e30
 """Largest feature that may be used unscaled (liblinear's limit); its inverse is the smallest."""
 
 
 UNCONSTRAINED = "unconstrained"
-"""Algorithm to name in a specification that trains nothing, and the one that goals may compare
-with by `of(...)`; it gets no constraints."""
+"""Algorithm to name in a problem that trains nothing, and the one that goals may compare with by
+`of(...)`; it gets no constraints."""
 
 ConstraintSpec = str | Sequence[str] | Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class FitSpec:
-    """An algorithm and its goals, as the user of an estimator specified them.
-
-    Attributes
-    ----------
-    algorithm, options
-        The algorithm's name and its options; estimators may be models.
-    objective
-        The expression to minimize.
-    constraints
-        The constraints; the keys of a mapping are their names.
-    groups, parameters
-        Conditions and numbers by the names used in constraints.
-    l2
-        A number, or `c/n` for n rows.
-    deployed
-        The column with a deployed model's decisions.
-    holds, level
-        The rows on which the algorithm makes constraints hold, as in an experiment file.
-    safety
-        The safety test, as in an experiment file.
-    metrics
-        Further expressions to measure, by name.
-    drop
-        Columns that are not features.
-    encode, missing
-        How to make features from columns, as in `FeatureReader.of`.
-    label_range
-        Smallest and largest possible label if labels are numbers; None for two classes.
-    """
-
-    algorithm: str
-    options: Mapping[str, Any] | None = None
-    objective: str = "error"
-    constraints: ConstraintSpec = ()
-    groups: Mapping[str, str] | None = None
-    parameters: Mapping[str, Any] | None = None
-    l2: float | str = "1/n"
-    deployed: str | None = None
-    holds: str = "train"
-    level: float | None = None
-    safety: Mapping[str, Any] | None = None
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    drop: Sequence[str] = ()
-    encode: bool | Literal["auto"] = "auto"
-    missing: str = MISSING_IS_ERROR
-    label_range: tuple[float, float] | None = None
-
-    @property
-    def rules(self) -> dict[str, str]:
-        """Constraints by name; those without a name are called `rule_1`, `rule_2`, ..."""
-        if isinstance(self.constraints, Mapping):
-            return dict(self.constraints)
-        texts = [self.constraints] if isinstance(self.constraints, str) else self.constraints
-        return {f"rule_{k}": text for k, text in enumerate(texts, start=1)}
-
-    def read(self, columns: SliceColumns) -> ParsedFitSpec:
-        """Parse the specification for rows with these columns.
-
-        Raises
-        ------
-        FaultError
-            E1xx, E2xx, E3xx as for a file, located in what the user wrote.
-        """
-        document = self._document()
-        experiment = read_experiment(document)
-        rules = ParsedRules.of(experiment)
-        numeric = frozenset({ROWS_DATASET} if self.label_range is not None else ())
-        reading = ExperimentReader(
-            experiment, document, rules, numeric, columns={(ROWS_DATASET,): columns}
-        )
-        case, *others = reading.cases()
-        shown = self.rules
-        if isinstance(self.constraints, Mapping):
-            shown = {name: name for name in shown}
-        return ParsedFitSpec(reading, case, tuple(others), shown)
-
-    def _document(self) -> Document:
-        """Return the experiment, with the user's arguments as places."""
-        others: list[Mapping[str, Any]] = []
-        rules = self.rules
-        refers = any("of(" in str(text) for text in (self.objective, *rules.values()))
-        if refers and self.algorithm != UNCONSTRAINED:
-            # it must not see the test rows, but need not pass the test
-            untested = {} if self.safety is None else {"safety": {"test": False}}
-            loss = {} if self.label_range is None else {"loss": "squared"}
-            others.append({UNCONSTRAINED: untested | loss})
-        options = dict(named_estimators(self.options or {}))
-        if isinstance(model := options.get("model"), Mapping) and SCORE_MODEL in model:
-            message = "an estimator has no existing scores: its model is fitted"
-            hint = "use ratecli.run, with `scores` in a data set of the experiment"
-            raise FaultError(Diagnostic("E104", message, hint))
-        own = {"holds": None if self.holds == "train" else self.holds, "level": self.level}
-        options |= {name: value for name, value in own.items() if value is not None}
-        goals = {
-            "objective": self.objective,
-            "groups": self.groups or {},
-            "constraints": rules,
-            "metrics": self.metrics,
-        }
-        content: dict[str, Any] = {
-            "name": "fit",
-            "datasets": {ROWS_DATASET: {"path": "rows.csv"}},
-            **{key: _on_one_line(value) for key, value in goals.items()},
-            "sweep": {name: [value] for name, value in (self.parameters or {}).items()},
-            "regularization": {"l2": self.l2},
-            "algorithms": [{self.algorithm: options}, *others],
-        }
-        content |= {} if self.deployed is None else {"deployed": {"column": self.deployed}}
-        content |= {} if self.safety is None else {"safety": self.safety}
-        places: dict[Loc, str] = {
-            ("sweep",): "parameters",
-            ("regularization",): "l2",
-            ("algorithms",): "solver",
-            ("algorithms", 0, self.algorithm): f"options of {self.algorithm}",
-            **{("algorithms", 0, self.algorithm, name): name for name in own},
-        }
-        if not isinstance(self.constraints, Mapping):
-            places |= {("constraints", name): f"constraints[{k}]" for k, name in enumerate(rules)}
-        return Document.of_data(content, names=places)
-
-
-def shared_arguments(estimator: Any) -> dict[str, Any]:
-    """Return the parameters of an estimator that are also fields of `FitSpec`."""
-    params = estimator.get_params(deep=False)
-    return {each.name: params[each.name] for each in fields(FitSpec) if each.name in params}
-
-
-def _on_one_line(rule: Any) -> Any:
-    """Return a rule, or several by name, without line breaks."""
-    if isinstance(rule, Mapping):
-        return {name: _on_one_line(text) for name, text in rule.items()}
-    return " ".join(rule.splitlines()).strip() if isinstance(rule, str) else rule
-
-
-@dataclass(frozen=True)
-class ParsedFitSpec:
-    """A parsed `FitSpec`.
+class ReadProblem:
+    """A problem about rows in memory, as an estimator's arguments state it.
 
     `others` are the cases of the algorithms that `of(...)` refers to; `shown` is what the user
     calls each constraint: its name, or its text if it has no name.
     """
 
-    reading: ExperimentReader
+    reading: ProblemReader
     case: Case
     others: tuple[Case, ...]
     shown: Mapping[str, str]
@@ -216,6 +82,120 @@ class ParsedFitSpec:
         for name, shown in self.shown.items():
             text = text.replace(f"'{name}'", f"'{shown}'")
         return text
+
+
+def read_problem(
+    columns: SliceColumns,
+    algorithm: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    numeric: bool = False,
+    constraints: ConstraintSpec = (),
+    parameters: Mapping[str, Any] | None = None,
+    l2: float | str = "1/n",
+    deployed: str | None = None,
+    holds: str = "train",
+    level: float | None = None,
+    safety: Mapping[str, Any] | None = None,
+    **goals: Any,
+) -> ReadProblem:
+    """Read the problem of one algorithm about rows with these columns.
+
+    Parameters
+    ----------
+    options
+        The algorithm's options; estimators may be models.
+    numeric
+        Whether labels are numbers.
+    constraints
+        The keys of a mapping are their names; others are called `rule_1`, `rule_2`, ...
+    parameters
+        Numbers by the names used in constraints.
+    deployed
+        The column with a deployed model's decisions.
+    l2, holds, level, safety
+        As in an experiment file.
+    **goals
+        Objective, groups and metrics, as in an experiment file; None for the default.
+
+    Raises
+    ------
+    FaultError
+        E1xx, E2xx, E3xx as for a file, located in what the user wrote.
+    """
+    named = isinstance(constraints, Mapping)
+    texts = [constraints] if isinstance(constraints, str) else constraints
+    rules = (
+        dict(texts)
+        if isinstance(texts, Mapping)
+        else {f"rule_{k}": text for k, text in enumerate(texts, start=1)}
+    )
+    own = {"holds": None if holds == "train" else holds, "level": level}
+    own = {name: value for name, value in own.items() if value is not None}
+    algorithms = [{algorithm: _options_of(options or {}) | own}]
+    if algorithm != UNCONSTRAINED and any(
+        "of(" in str(text) for text in (goals.get("objective"), *rules.values())
+    ):
+        # it must not see the test rows, but need not pass the test
+        untested = {} if safety is None else {"safety": {"test": False}}
+        algorithms.append({UNCONSTRAINED: untested | ({"loss": "squared"} if numeric else {})})
+    content: dict[str, Any] = {
+        "metrics": {},
+        **{key: _on_one_line(value) for key, value in {**goals, "constraints": rules}.items()},
+        "sweep": {name: [value] for name, value in (parameters or {}).items()},
+        "regularization": {"l2": l2},
+        "algorithms": algorithms,
+        "deployed": None if deployed is None else {"column": deployed},
+        "safety": safety,
+    }
+    places: dict[Loc, str] = {
+        ("sweep",): "parameters",
+        ("regularization",): "l2",
+        ("algorithms",): "solver",
+        ("algorithms", 0, algorithm): f"options of {algorithm}",
+        **{("algorithms", 0, algorithm, name): name for name in own},
+    }
+    if not named:
+        places |= {("constraints", name): f"constraints[{k}]" for k, name in enumerate(rules)}
+    document = Document.of_data(
+        {key: value for key, value in content.items() if value is not None}, names=places
+    )
+    problem = read_spec(Problem, document)
+    reading = ProblemReader(
+        problem,
+        document,
+        ParsedRules.of(problem),
+        ROWS_IN_MEMORY,
+        frozenset(ROWS_IN_MEMORY if numeric else ()),
+        {tuple(ROWS_IN_MEMORY): columns},
+    )
+    case, *others = reading.cases()
+    return ReadProblem(
+        reading, case, tuple(others), {name: name for name in rules} if named else rules
+    )
+
+
+def shared_arguments(estimator: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator that are also parameters of `read_problem`."""
+    params, own = estimator.get_params(deep=False), signature(read_problem).parameters
+    return {name: params[name] for name in (*own, "objective", "groups") if name in params}
+
+
+def _options_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with estimators as mappings; raise E104 for an existing score."""
+    found = dict(named_estimators(options))
+    if isinstance(model := found.get("model"), Mapping) and SCORE_MODEL in model:
+        message = "an estimator has no existing scores: its model is fitted"
+        hint = "use ratecli.run, with `scores` in a data set of the experiment"
+        raise FaultError(Diagnostic("E104", message, hint))
+    return found
+
+
+def _on_one_line(rule: Any) -> Any:
+    """Return a rule, or several by name, without line breaks."""
+    if isinstance(rule, Mapping):
+        return {name: _on_one_line(text) for name, text in rule.items()}
+    return " ".join(rule.splitlines()).strip() if isinstance(rule, str) else rule
 
 
 @dataclass(frozen=True)
@@ -351,7 +331,7 @@ def _check_sizes(X: Features, names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class FitResult:
-    """The result of fitting a `FitSpec` to rows.
+    """The result of fitting an algorithm to rows.
 
     Attributes
     ----------
@@ -361,28 +341,44 @@ class FitResult:
         Warnings that depend on the rows (W401 and others).
     """
 
-    read: ParsedFitSpec
+    read: ReadProblem
     reader: FeatureReader
     measured: MeasuredSolution
     values: Mapping[str, Mapping[str, float]]
     warnings: tuple[Diagnostic, ...]
 
 
-def fit_rows(spec: FitSpec, rows: LabelledRows, seed: int) -> FitResult:
-    """Solve a `FitSpec` on training rows, holding out some of the rows if it has a safety test.
+def fit_rows(
+    rows: LabelledRows,
+    seed: int,
+    algorithm: str,
+    options: Mapping[str, Any],
+    *,
+    drop: Sequence[str] = (),
+    encode: bool | Literal["auto"] = "auto",
+    missing: str = MISSING_IS_ERROR,
+    label_range: tuple[float, float] | None = None,
+    deployed: str | None = None,
+    **stated: Any,
+) -> FitResult:
+    """Train an algorithm on rows, holding out some of them if it has a safety test.
+
+    `drop` are columns that are not features, `encode` and `missing` are as in `FeatureReader.of`,
+    and `label_range` is the smallest and largest possible label if labels are numbers, None for two
+    classes. `stated` are the other arguments of `read_problem`.
 
     Raises
     ------
     FaultError
-        E1xx to E4xx if the specification is invalid or does not fit the rows.
+        E1xx to E4xx if the problem is invalid or does not fit the rows.
     """
-    read = spec.read(rows.inputs.slice_columns)
-    deployed = [] if spec.deployed is None else [spec.deployed]
-    features = select_features(rows.inputs, [*spec.drop, *read.case.unseen, *deployed])
+    numeric, columns = label_range is not None, rows.inputs.slice_columns
+    read = read_problem(columns, algorithm, options, numeric=numeric, deployed=deployed, **stated)
+    dropped = [*drop, *read.case.unseen, *([] if deployed is None else [deployed])]
+    features = select_features(rows.inputs, dropped)
     rows = rows.put_aside(read.case.holdout, seed)
-    train = rows.training()
-    reader, X, left_out = FeatureReader.of(rows.inputs, features, train, spec.encode, spec.missing)
-    sample = replace(rows.sample(spec.deployed), label_range=spec.label_range)
+    reader, X, left_out = FeatureReader.of(rows.inputs, features, rows.training(), encode, missing)
+    sample = replace(rows.sample(deployed), label_range=label_range)
     data = TrialData(sample, X, layout=reader.encoding.encoder.layout)
     with limit_to_one_thread():
         warnings = check_fit_rows(read, data)
@@ -413,14 +409,14 @@ def select_features(inputs: InputRows, dropped: Sequence[str]) -> list[str]:
     return left
 
 
-def check_fit_rows(read: ParsedFitSpec, data: TrialData) -> list[Diagnostic]:
+def check_fit_rows(read: ReadProblem, data: TrialData) -> list[Diagnostic]:
     """Return all warnings; raise errors that only the rows reveal."""
     reading = replace(read.reading, faults={}, warnings=dict(read.reading.warnings))
     reading.add(check_rows(reading, data, [read.case, *read.others]))
     return list(reading.finish())
 
 
-def _solve(read: ParsedFitSpec, data: TrialData, seed: int, case: Case) -> MeasuredSolution:
+def _solve(read: ReadProblem, data: TrialData, seed: int, case: Case) -> MeasuredSolution:
     """Solve a case after solving the cases of the algorithms that its goals refer to."""
     needed = case.referenced_labels(goals_only=True)
     reference: dict[str, Predictions] = {}
@@ -428,12 +424,12 @@ def _solve(read: ParsedFitSpec, data: TrialData, seed: int, case: Case) -> Measu
         # this algorithm ignores goals, so dropping them does not change the classifier it finds
         found = _solve(read, data, seed, replace(other, constraints=(), metrics={}))
         reference[other.label] = data.predictions(found.solution.main)
-    experiment = read.reading.experiment
+    problem = read.reading.problem
     # n counts repeated rows: it is the sum of the weights
     n = float(data.sample.weight[data.sample.part == "train"].sum())
-    l2 = penalty(experiment.regularization.l2, n)
+    l2 = penalty(problem.regularization.l2, n)
     case = replace(case, settings=with_penalties(case.settings, n))
-    deployed = None if experiment.deployed is None else experiment.deployed.column
+    deployed = None if problem.deployed is None else problem.deployed.column
     rows = TrainingRowsSpec(case.sampling)
     spec = TrialSpec("", seed, case, NO_DATA, l2, rows, deployed_column=deployed)
     trial = Trial(spec, data, reference).with_others()

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from ratecli.api.errors import check_parameters, convert_errors, issue_warnings
 from ratecli.api.estimator import BinaryLabels, predict_with_sensitive
-from ratecli.api.fitting import UNCONSTRAINED, FitSpec, shared_arguments
+from ratecli.api.fitting import UNCONSTRAINED, read_problem, shared_arguments
 from ratecli.api.rows import (
     InputRows,
     LabelledRows,
@@ -211,8 +211,7 @@ def _parse_measure(scorer: RateScorer, inputs: InputRows) -> Expression:
     check_parameters(scorer)
     name = "rule" if scorer.rule else "rate"
     goal: dict[str, Any] = {"constraints" if scorer.rule else "metrics": {name: scorer.text}}
-    spec = FitSpec(UNCONSTRAINED, **goal, **shared_arguments(scorer))
-    read = spec.read(inputs.slice_columns)
+    read = read_problem(inputs.slice_columns, UNCONSTRAINED, **goal, **shared_arguments(scorer))
     issue_warnings(read.reading.warnings)
     metrics = read.case.metrics
     tree = metrics[VIOLATION_PREFIX + name if scorer.rule else name]

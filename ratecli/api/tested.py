@@ -44,9 +44,9 @@ from ratecli.api.estimator import (
 from ratecli.api.fitting import (
     UNCONSTRAINED,
     ConstraintSpec,
-    FitSpec,
-    ParsedFitSpec,
+    ReadProblem,
     check_fit_rows,
+    read_problem,
     shared_arguments,
 )
 from ratecli.api.rows import InputRows, LabelledRows
@@ -182,17 +182,15 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
                 self.certificates_: list[Mapping[str, Any]] = []
                 return self
             seed = seed_from_random_state(self.random_state)
-            read = self._fit_spec().read(inputs.slice_columns)
+            safety = {key: getattr(self, key) for key in ("delta", "bound", "fraction", "method")}
+            safety |= {"stratify": list(self.stratify)} if len(self.stratify) else {}
+            stated = {**shared_arguments(self), "safety": safety}
+            read = read_problem(inputs.slice_columns, UNCONSTRAINED, **stated)
             rows = rows.put_aside(read.case.holdout, seed)
             candidate = self._candidate(X, y, sensitive_features, rows.training(), params)
             yes = classes.yes(predict_with_sensitive(candidate, X, sensitive_features))
             verdict = self._verdict(read, rows, yes, seed)
         return self._keep(candidate, verdict, read)
-
-    def _fit_spec(self) -> FitSpec:
-        safety = {name: getattr(self, name) for name in ("delta", "bound", "fraction", "method")}
-        safety |= {"stratify": list(self.stratify)} if len(self.stratify) else {}
-        return FitSpec(UNCONSTRAINED, safety=safety, **shared_arguments(self))
 
     def _candidate(
         self, X: Any, y: Any, sensitive: Any, rows: NDArray[np.intp], params: Mapping[str, Any]
@@ -208,7 +206,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         return clone(self.estimator).fit(_safe_indexing(X, rows), _safe_indexing(y, rows), **own)
 
     def _verdict(
-        self, read: ParsedFitSpec, rows: LabelledRows, yes: Array, seed: int
+        self, read: ReadProblem, rows: LabelledRows, yes: Array, seed: int
     ) -> SafetyTestResult:
         trees = [goal.expression for goal in read.case.constraints]
         others = {part.algorithm for tree in trees for part in references(tree)} - {DEPLOYED}
@@ -225,7 +223,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         model = Solution({MODEL_NAME: Threshold(np.ones(1), -0.5)})
         return test.verdict(model, {MODEL_NAME: Predictions(yes, yes, yes)}, rules)
 
-    def _keep(self, candidate: Any, verdict: SafetyTestResult, read: ParsedFitSpec) -> SafetyTest:
+    def _keep(self, candidate: Any, verdict: SafetyTestResult, read: ReadProblem) -> SafetyTest:
         self.certificates_ = list(verdict.certificates)
         self.passed_ = bool(verdict.solution.variants)
         self.bounds_ = {

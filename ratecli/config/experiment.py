@@ -16,7 +16,7 @@ from ratecli.config import base
 from ratecli.config.dataset import DatasetSpec, GroupCondition, OptionalResample
 from ratecli.config.document import Document
 from ratecli.config.report import Expectation, ReportSpec
-from ratecli.config.sweep import DATASET_AXIS, Sweep, SweepPoint, sweep_points
+from ratecli.config.sweep import DATASET_AXIS, Sweep, sweep_points
 from ratecli.config.training import (
     FILTER,
     NUMBER,
@@ -176,12 +176,10 @@ class Goals(base.Spec):
     """Named expressions to measure on every split."""
 
 
-class Experiment(Goals, Data):
-    """An experiment of ratecli: data, goals, algorithms, and what to report."""
+class Problem(Goals):
+    """Goals, and the algorithms that are trained and tested under them, on whatever rows."""
 
-    regularization: Regularization = Field(
-        default_factory=lambda: Regularization.model_validate({})
-    )
+    regularization: Regularization = Field(default_factory=Regularization)
     """Penalty on the size of model weights."""
     deployed: DeployedSpec | None = None
     """The current model, for churn, wins, losses and of(deployed, ...)."""
@@ -211,28 +209,12 @@ class Experiment(Goals, Data):
     """What varies: names with values, for rules and options."""
     algorithms: Annotated[tuple[AlgorithmSpec, ...], Field(min_length=1)]
     """The algorithms to compare: names, or names with options."""
-    seeds: Seeds = (0,)
-    """How many seeds (5 means 0 to 4), or a list of them."""
-    limits: LimitsSpec = Field(default_factory=lambda: LimitsSpec.model_validate({}))
-    """Time and memory limits of a trial."""
-    trial_seconds: dict[base.NameText, TrialSeconds] = Field(default_factory=dict)
-    """Mean seconds of a trial of each algorithm, as measured, from which `plan` and `run` estimate
-    times; if data sets are swept, optionally one for each by name.
-    """
-    report: ReportSpec = Field(default_factory=lambda: ReportSpec.model_validate({}))
-    """Tables and plots to make."""
-    expect: tuple[Expectation, ...] = ()
-    """Numbers to compare results with, such as a paper's figures."""
 
     def conflicts(self) -> Iterator[Diagnostic]:
         yield from _check_names(self)
         yield from _check_labels(self)
-        yield from _check_datasets(self)
-        yield from _check_groups(self)
         yield from _check_levels(self)
         yield from _check_safety_tests(self)
-        yield from _check_trial_seconds(self)
-        yield from _check_trial_count(self)
 
     def sweeps(self) -> Iterator[tuple[Loc, Sweep]]:
         """Yield the experiment's sweep and each algorithm's own sweep, with their locations."""
@@ -252,16 +234,20 @@ class Experiment(Goals, Data):
             tests["algorithms", k, entry.name, "safety"] = entry.safety
         return {loc: test for loc, test in tests.items() if isinstance(test, SafetySpec)}
 
+    def entry(self, label: str) -> AlgorithmSpec:
+        """Return the algorithm's entry with a label."""
+        return next(entry for entry in self.algorithms if entry.label == label)
+
     def entry_loc(self, label: str, *inside: str | int) -> Loc:
         """Return the location of an algorithm's entry, or of something inside its options."""
-        labels = [entry.label for entry in self.algorithms]
-        index = labels.index(label)
-        return ("algorithms", index, self.algorithms[index].name, *inside)
+        entry = self.entry(label)
+        return ("algorithms", self.algorithms.index(entry), entry.name, *inside)
 
     def holds_loc(self, label: str) -> Loc:
         """Return the location of the `holds` that applies to an algorithm's entry."""
-        (entry,) = (each for each in self.algorithms if each.label == label)
-        return ("holds",) if entry.holds is None else self.entry_loc(label, "holds")
+        if self.entry(label).holds is None:
+            return ("holds",)
+        return self.entry_loc(label, "holds")
 
     def swept_numbers(self) -> dict[str, tuple[float, float]]:
         """Return the smallest and the largest number of each swept name that has numbers."""
@@ -272,34 +258,59 @@ class Experiment(Goals, Data):
                 found.setdefault(name, []).extend(v for v in values if isinstance(v, int | float))
         return {name: (min(values), max(values)) for name, values in found.items() if values}
 
-    def pool(self, point: SweepPoint) -> tuple[str, ...]:
-        """Return the data sets whose rows are pooled at a sweep point, in alphabetical order."""
-        one = point.get(DATASET_AXIS)
-        return tuple(sorted(self.datasets)) if one is None else (str(one),)
 
-    def resolved(self) -> dict[str, Any]:
-        """Return the experiment with all defaults as plain data that is again a valid file."""
-        return self.stated()
+class Experiment(Problem, Data):
+    """An experiment of ratecli: data, goals, algorithms, and what to report."""
+
+    seeds: Seeds = (0,)
+    """How many seeds (5 means 0 to 4), or a list of them."""
+    limits: LimitsSpec = Field(default_factory=LimitsSpec)
+    """Time and memory limits of a trial."""
+    trial_seconds: dict[base.NameText, TrialSeconds] = Field(default_factory=dict)
+    """Mean seconds of a trial of each algorithm, as measured, from which `plan` and `run` estimate
+    times; if data sets are swept, optionally one for each by name.
+    """
+    report: ReportSpec = Field(default_factory=ReportSpec)
+    """Tables and plots to make."""
+    expect: tuple[Expectation, ...] = ()
+    """Numbers to compare results with, such as a paper's figures."""
+
+    def conflicts(self) -> Iterator[Diagnostic]:
+        yield from _check_names_of_data(self)
+        yield from super().conflicts()
+        yield from _check_datasets(self)
+        yield from _check_groups(self)
+        yield from _check_trial_seconds(self)
+        yield from _check_trial_count(self)
 
 
-def _check_names(experiment: Experiment) -> Iterator[Diagnostic]:
+def _check_names(problem: Problem) -> Iterator[Diagnostic]:
     """Yield an E106 for each name that has another meaning in rules or results."""
-    datasets = dict.fromkeys(experiment.datasets, "a data set")
-    groups = dict.fromkeys(experiment.groups, "a group")
-    metrics = dict.fromkeys(experiment.metrics, "a metric")
-    uses: list[tuple[Loc, str, Mapping[str, str]]] = [
-        (("name",), experiment.name, RESERVED_RESULT_FILES),
-        *((("groups", name), name, datasets) for name in groups),
-        *((("metrics", name), name, ALWAYS_MEASURED) for name in metrics),
-    ]
+    groups = dict.fromkeys(problem.groups, "a group")
+    metrics = dict.fromkeys(problem.metrics, "a metric")
     language = dict.fromkeys(BUILTIN_NAMES, "a metric or function of the language")
-    meanings = language | RESULT_COLUMNS | ALWAYS_MEASURED | metrics | groups | datasets
-    for loc, sweep in experiment.sweeps():
-        uses += (((*loc, name), name, meanings) for name in sweep.names)
-    for loc, name, taken in uses:
-        if name in taken:
+    yield from _check_free(ALWAYS_MEASURED, [("metrics", name) for name in metrics])
+    swept = [(*loc, name) for loc, sweep in problem.sweeps() for name in sweep.names]
+    yield from _check_free(language | RESULT_COLUMNS | ALWAYS_MEASURED | metrics | groups, swept)
+
+
+def _check_free(taken: Mapping[str, str], locs: Iterable[Loc]) -> Iterator[Diagnostic]:
+    """Yield an E106 for each name, the last part of a location, that is taken."""
+    for loc in locs:
+        if (name := str(loc[-1])) in taken:
             message = f"'{name}' is already {taken[name]}"
-            yield Diagnostic("E106", message, "choose another name", loc=loc, key=len(loc) > 1)
+            yield Diagnostic("E106", message, "choose another name", loc=loc, key=True)
+
+
+def _check_names_of_data(experiment: Experiment) -> Iterator[Diagnostic]:
+    """Yield an E106 for each name of a data set or of a file of results that is taken."""
+    datasets = dict.fromkeys(experiment.datasets, "a data set")
+    named: list[Loc] = [("groups", name) for name in experiment.groups]
+    named += [(*loc, name) for loc, sweep in experiment.sweeps() for name in sweep.names]
+    yield from _check_free(datasets, named)
+    if meaning := RESERVED_RESULT_FILES.get(experiment.name):
+        message = f"'{experiment.name}' is already {meaning}"
+        yield Diagnostic("E106", message, "choose another name", loc=("name",))
     for part in ("tables", "plots"):
         seen: set[str] = set()
         for k, entry in enumerate(getattr(experiment.report, part) or ()):
@@ -310,18 +321,18 @@ def _check_names(experiment: Experiment) -> Iterator[Diagnostic]:
             seen |= {entry.file} - {None}
 
 
-def _check_labels(experiment: Experiment) -> Iterator[Diagnostic]:
+def _check_labels(problem: Problem) -> Iterator[Diagnostic]:
     taken = {DEPLOYED: f"the deployed model in rules: of({DEPLOYED}, ...)"}
-    if experiment.filter is not None:
+    if problem.filter is not None:
         taken[FILTER] = "the label of the results of `filter:`"
-    for k, entry in enumerate(experiment.algorithms):
+    for k, entry in enumerate(problem.algorithms):
         if entry.label in taken:
             message = f"'{entry.label}' is already {taken[entry.label]}"
             hint = f"give the algorithm another label: {entry.name}: {{as: NAME}}"
             yield Diagnostic("E106", message, hint, loc=("algorithms", k, entry.name, "as"))
         taken[entry.label] = "the label of another algorithm"
-    labels = [entry.label for entry in experiment.algorithms]
-    deployed = experiment.deployed.algorithm if experiment.deployed else None
+    labels = [entry.label for entry in problem.algorithms]
+    deployed = problem.deployed.algorithm if problem.deployed else None
     if deployed is not None and deployed not in labels:
         message = f"'{deployed}' is not an algorithm of this file"
         hint = did_you_mean(deployed, labels, "algorithms")
@@ -385,9 +396,9 @@ def _unknown_dataset(
     return Diagnostic("E104", message, hint, loc=loc, key=key)
 
 
-def _check_safety_tests(experiment: Experiment) -> Iterator[Diagnostic]:
-    rules = experiment.constraints
-    for loc, test in experiment.safety_tests().items():
+def _check_safety_tests(problem: Problem) -> Iterator[Diagnostic]:
+    rules = problem.constraints
+    for loc, test in problem.safety_tests().items():
         if not rules:
             message = "'safety' has nothing to test: there are no constraints"
             hint = "write `constraints`, or remove the test"
@@ -399,14 +410,13 @@ def _check_safety_tests(experiment: Experiment) -> Iterator[Diagnostic]:
                 yield Diagnostic("E203", message, hint, loc=(*loc, "delta", name), key=True)
 
 
-def _check_levels(experiment: Experiment) -> Iterator[Diagnostic]:
+def _check_levels(problem: Problem) -> Iterator[Diagnostic]:
     """Yield an error for each level of constraints that have to hold on training rows only."""
-    entries, common = experiment.algorithms, experiment.holds
+    entries, common = problem.algorithms, problem.holds
     used = {common, *(entry.holds for entry in entries)}
-    levels: list[tuple[Loc, float | None, set[Holds | None]]] = [((), experiment.level, used)]
+    levels: list[tuple[Loc, float | None, set[Holds | None]]] = [((), problem.level, used)]
     levels += [
-        (experiment.entry_loc(entry.label), entry.level, {entry.holds or common})
-        for entry in entries
+        (problem.entry_loc(entry.label), entry.level, {entry.holds or common}) for entry in entries
     ]
     for loc, level, holds in levels:
         if level is not None and holds <= {"train", None}:

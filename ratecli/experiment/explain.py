@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ratecli.certify.trees import plan_goal_test
-from ratecli.config.experiment import DeployedSpec
 from ratecli.errors import FaultError
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, case_metrics, references, resolve_goals
 from ratecli.experiment.checks.goals import SHAPE_NAMES, refusal_reason, shorten_text
@@ -44,61 +43,33 @@ def explain(prepared: PreparedExperiment) -> list[str]:
     by_label: dict[str, list[Case]] = {}
     for case in cases:
         by_label.setdefault(case.label, []).append(case)
-    takes = {case.filtering.take for case in cases if case.filtering is not None}
     metrics = case_metrics(cases)
     facts = {
         "most": MAX_SHOWN_ITEMS,
         "experiment": experiment,
         "by_label": by_label,
-        "places": {label: _guard_place(own) for label, own in by_label.items()},
-        "takes": sorted(takes),
-        "users": [entry.label for entry in experiment.algorithms if entry.filter],
-        "others": [entry.label for entry in experiment.algorithms if not entry.filter],
+        "takes": sorted({each.filtering.take for each in cases if each.filtering is not None}),
         "filters": list(filter_stage_cases(cases).values()),
         "goals": {name: _goal_facts(by_point) for name, by_point in goals.items()},
-        "tests": {name: _explain_safety(prepared, name) for name in experiment.constraints},
+        "tests": {name: _safety_tests(prepared, name) for name in experiment.constraints},
         "choices": list(_explain_choice([by_point[0][1] for by_point in goals.values()])),
-        "deployed": experiment.deployed and _explain_deployed(experiment.deployed),
         "metrics": {
             name: shorten_text(ex.to_text(metrics[name]), TEXT_LENGTH)
             for name in experiment.metrics
         },
     }
     template = Path(__file__).with_suffix(".jinja")
-    text = render_text(template, facts, {"pairs": _pairs, "more": _more})
-    return text.splitlines()
-
-
-def _guard_place(cases: Sequence[Case]) -> str:
-    """Return where an algorithm's constraints have to hold; "" if on the training rows only."""
-    guard = cases[0].guard
-    if guard.holds == "train" or not any(case.constraints for case in cases):
-        return ""
-    if guard.level is None:
-        return "on validation rows"
-    rows = "training" if guard.holds == "new_rows" else "validation"
-    return f"in the population of the {rows} rows with probability {guard.level:g}"
-
-
-def _explain_deployed(deployed: DeployedSpec) -> str:
-    """Describe where the deployed model's decisions come from."""
-    given = deployed.model_dump(exclude_none=True)
-    word = given.pop("positive", None)
-    ((kind, source),) = given.items()
-    same = ", same seed and sweep point" if kind == "algorithm" else ""
-    which = "decisions" if kind == "column" else "more likely decisions"
-    words = "" if word is None else f", of which '{word}' is positive"
-    return f"{which} of the {kind} '{source}'{same}{words}"
+    return render_text(template, facts, {"pairs": _pairs, "more": _more}).splitlines()
 
 
 # safety tests
 
 
-def _explain_safety(prepared: PreparedExperiment, name: str) -> list[str]:
-    """Describe the safety test of a constraint; return nothing if no algorithm is tested.
+def _safety_tests(prepared: PreparedExperiment, name: str) -> list[dict[str, Any]]:
+    """Return the different safety tests of a constraint, each with the cases that have it.
 
-    The bounds can be listed only once the data is present: rows determine which rates are bounded
-    together.
+    `parts` are expressions that must all be at most 0, with the bounds of each. It is None if the
+    data is not present: rows determine which rates are bounded together.
     """
     found: dict[str, list[Case]] = {}
     for case in prepared.cases:
@@ -107,37 +78,18 @@ def _explain_safety(prepared: PreparedExperiment, name: str) -> list[str]:
             test = replace(case.safety, delta={name: case.safety.delta[name]})
             how = test, case.holdout, case.guard.aim
             found.setdefault(repr((rules, how, case.datasets)), []).append(case)
-    lines = []
-    for alike in list(found.values())[:MAX_SHOWN_ITEMS]:
-        if len(found) > 1:
-            point = f", {_pairs(alike[0].point)}" if alike[0].point else ""
-            more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
-            lines.append(f"of {alike[0].label}{point}{more}")
-        lines += _explain_test(prepared, alike[0], name)
-    lines += _count_more(found, "tests")
-    return lines
+    shown = list(found.values())[:MAX_SHOWN_ITEMS]
+    parts = [_tested_parts(prepared, own[0], name) for own in shown]
+    kinds = [{"cases": own, "parts": part} for own, part in zip(shown, parts, strict=True)]
+    return kinds + [{"more": len(found) - len(shown)}] * (len(found) > len(shown))
 
 
-def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterator[str]:
-    test, holdout = case.safety, case.holdout
-    assert test is not None
-    assert holdout is not None
-    by = [*(["data set"] if case.pooled else []), *holdout.stratify]
-    chosen = ["the last rows"] if holdout.positional else []
-    chosen += [f"stratified by {', '.join(by)}"] if by else []
-    rows = f", {', '.join(chosen)}: the guarantee is approximate" if chosen else ""
-    yield (
-        f"delta {test.delta[name]:g}, bound {test.bound}, method {test.method}, on "
-        f"{float(holdout.fraction):g} of the training rows{rows}"
-    )
-    if case.guard.aim is not None:
-        yield f"constraints are tightened to pass it with probability {case.guard.aim:g}"
-        yield "models with other margins are tested as well, safest first, until one fails"
-    if test.joint:
-        yield f"delta is divided among {test.joint} algorithms, and then among variants"
+def _tested_parts(
+    prepared: PreparedExperiment, case: Case, name: str
+) -> list[tuple[str, list[tuple[str, str, float]]]] | None:
+    """Return the parts of a tested constraint, each with its bounds: side, rate and delta."""
     if not prepared.plan.tasks:
-        yield "the bounds are listed once the data is present"
-        return
+        return None
     deployed, data = prepared.experiment.deployed, prepared.data.only(case.datasets)
     column = deployed.column if deployed else None
     found = load_trial_data(data, prepared.experiment.seeds[0], column, case.sampling)
@@ -146,19 +98,16 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
     spec = case.safety_spec(found.splits()["safety"])
     assert spec is not None
     plan = plan_goal_test(goal, spec, rates)
-    several = len(plan.trees) > 1
-    if several:
-        yield f"{len(plan.trees)} parts; each must be at most 0 and has the whole delta"
-    for p, tree in enumerate(plan.trees[:MAX_SHOWN_ITEMS]):
-        if several:
-            yield f"part {p + 1}: {ex.to_text(tree)}"
+    parts: list[tuple[str, list[tuple[str, str, float]]]] = []
+    for p, tree in enumerate(plan.trees):
+        bounds = []
         for bound in (bound for bound in plan.bounds if bound.tree == p):
-            side = "upper" if bound.sign > 0 else "lower"
             terms = plan.quantities[bound.quantity].coefficients
             rounded = Affine({leaf: float(f"{c:.6g}") for leaf, c in terms.items()})
-            quantity = ex.to_text(rounded.expression())
-            yield f"{'  ' * several}{side} bound of {quantity}, delta {bound.delta:.4g}"
-    yield from _count_more(plan.trees, "parts")
+            side = "upper" if bound.sign > 0 else "lower"
+            bounds.append((side, ex.to_text(rounded.expression()), bound.delta))
+        parts.append((ex.to_text(tree), bounds))
+    return parts
 
 
 # goals

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from ratecli.config.base import describe_type, invalid_choice
-from ratecli.config.experiment import Experiment
+from ratecli.config.experiment import Problem
 from ratecli.config.training import DISCLOSIVITY_RANGE, FILTER, TAKE_CHOICES, FilterSpec
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import Case, CaseFilter
@@ -25,6 +25,7 @@ from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, Shape, constraint_goal, objective_goal
+from ratecli.rates.expression import Expression
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.syntax import value_text
 from ratecli.rates.table import DISCLOSIVITY, IMBALANCE
@@ -56,7 +57,7 @@ def filter_goal_loc(stage: FilterSpec) -> Loc:
     return (FILTER, "objective" if stage.balance is None else "balance")
 
 
-def filter_metric_names(experiment: Experiment) -> list[str]:
+def filter_metric_names(experiment: Problem) -> list[str]:
     """Return the metrics of the file's filter, which trials of algorithms do not have."""
     stage = experiment.filter
     if stage is None:
@@ -105,40 +106,12 @@ def read_filter(
     FaultError
         E104, E202, E203, E205, E304, E308 and any other error of rules and options, with locations.
     """
-    stage = at.experiment.filter
+    stage = at.problem.filter
     if stage is None or not at.entry.filter:
         return None
     solver = _solver(at, stage)
-    if stage.balance is None:
-        name, objective = "objective", _custom_objective(at, str(stage.objective))
-        leaves = ex.leaves(objective.expression)
-        columns = list(dict.fromkeys(each.column for leaf in leaves for each in leaf.where.atoms))
-    else:
-        with _errors_in_columns(FILTER, "balance"):
-            name, columns = IMBALANCE, _columns(at, stage.balance)
-            text = filter_goals(columns)["objective"]
-            objective = objective_goal(text, _resolved(at, text))
-    metrics = {f"{FILTER_STAGE_PREFIX}{name}": objective.expression}
-    rule = None
-    try:
-        with _errors_in_columns(FILTER, "disclosivity", key=True):
-            disclosed = _resolved(at, filter_goals(columns)["metrics"][DISCLOSIVITY])
-    except FaultError:
-        # an objective of the user's own may have slices by columns of any kind, of many values
-        if stage.disclosivity is not None:
-            raise
-        metrics[KEPT_METRIC] = _resolved(at, "positive_rate")
-    else:
-        metrics[DISCLOSED_METRIC] = disclosed
-        metrics[KEPT_METRIC] = _resolved(at, "positive_rate")
-        metrics[LEAST_SHARE_METRIC] = _resolved(at, f"min(share, by={ex.by_text(columns)})")
-        if stage.disclosivity is not None:
-            loc = (FILTER, "disclosivity")
-            alpha = at.number(stage.disclosivity, loc, DISCLOSIVITY_RANGE)
-            text = filter_goals(columns, float(alpha))["constraints"][DISCLOSIVITY]
-            parts = rs.constraint_differences(parse_constraint(text), at.scope)
-            rule = constraint_goal(DISCLOSIVITY, text, parts, rs.violation_expression(parts))
-            metrics[VIOLATION_PREFIX + DISCLOSIVITY] = rule.expression
+    name, objective, columns = _objective(at, stage)
+    rule, metrics = _disclosivity(at, stage, columns)
     take = at.point.get(stage.take, stage.take)
     if take not in TAKE_CHOICES:
         with errors_at(FILTER, "take"):
@@ -155,7 +128,7 @@ def read_filter(
         datasets=pool,
         objective=objective,
         constraints=() if rule is None else (rule,),
-        metrics=metrics,
+        metrics={f"{FILTER_STAGE_PREFIX}{name}": objective.expression, **metrics},
     )
     return CaseFilter(case, str(take))
 
@@ -173,6 +146,43 @@ def filter_goals(columns: Sequence[str], limit: float | None = None) -> dict[str
         "constraints": rule,
         "metrics": {DISCLOSIVITY: disclosed, "kept": "positive_rate"},
     }
+
+
+def _objective(at: EntryAtPoint, stage: FilterSpec) -> tuple[str, Goal, list[str]]:
+    """Return the name of what the filter minimizes, the goal, and the columns of its groups."""
+    if stage.balance is None:
+        goal = _custom_objective(at, str(stage.objective))
+        leaves = ex.leaves(goal.expression)
+        columns = dict.fromkeys(each.column for leaf in leaves for each in leaf.where.atoms)
+        return "objective", goal, list(columns)
+    with _errors_in_columns(FILTER, "balance"):
+        balanced = _columns(at, stage.balance)
+        text = filter_goals(balanced)["objective"]
+        return IMBALANCE, objective_goal(text, _resolved(at, text)), balanced
+
+
+def _disclosivity(
+    at: EntryAtPoint, stage: FilterSpec, columns: Sequence[str]
+) -> tuple[Goal | None, dict[str, Expression]]:
+    """Return the limit on the filter's disclosivity, if any, and the metrics of the filter."""
+    kept = {KEPT_METRIC: _resolved(at, "positive_rate")}
+    try:
+        with _errors_in_columns(FILTER, "disclosivity", key=True):
+            disclosed = _resolved(at, filter_goals(columns)["metrics"][DISCLOSIVITY])
+    except FaultError:
+        # an objective of the user's own may have slices by columns of any kind, of many values
+        if stage.disclosivity is not None:
+            raise
+        return None, kept
+    least = _resolved(at, f"min(share, by={ex.by_text(columns)})")
+    metrics = {DISCLOSED_METRIC: disclosed, **kept, LEAST_SHARE_METRIC: least}
+    if stage.disclosivity is None:
+        return None, metrics
+    alpha = at.number(stage.disclosivity, (FILTER, "disclosivity"), DISCLOSIVITY_RANGE)
+    text = filter_goals(columns, float(alpha))["constraints"][DISCLOSIVITY]
+    parts = rs.constraint_differences(parse_constraint(text), at.scope)
+    rule = constraint_goal(DISCLOSIVITY, text, parts, rs.violation_expression(parts))
+    return rule, {**metrics, VIOLATION_PREFIX + DISCLOSIVITY: rule.expression}
 
 
 def _resolved(at: EntryAtPoint, text: str) -> ex.Expression:

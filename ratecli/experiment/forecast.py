@@ -150,7 +150,9 @@ class TimeLeft:
         ratios = [actual[place] / self._stated[place] for place in self._stated.keys() & actual]
         speed = geometric_mean(ratios) if ratios and min(ratios) > 0 else 1.0
         expected = {place: speed * seconds for place, seconds in self._stated.items()} | actual
-        left = [(expected.get(point, expected.get(point[:2])), n) for point, n in self._left.items()]
+        left = [
+            (expected.get(point, expected.get(point[:2])), n) for point, n in self._left.items()
+        ]
         known = [(each, n) for each, n in left if n and each is not None]
         complete = len(known) == sum(n > 0 for _, n in left)
         if not known:

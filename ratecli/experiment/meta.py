@@ -31,7 +31,7 @@ FRONTIER_POINTS = 101
 def report_metadata(prepared: PreparedExperiment) -> dict[str, Any]:
     """Return everything that tables, plots and the report need besides the trials."""
     return {
-        "experiment": prepared.experiment.resolved(),
+        "experiment": prepared.experiment.stated(),
         "goals": _goal_metadata(prepared.cases),
         "datasets": dataset_metadata(prepared),
         "versions": code_versions(),

@@ -28,7 +28,7 @@ from ratecli.config.base import (
 )
 from ratecli.config.dataset import RESAMPLE_RANGE
 from ratecli.config.document import LOCATION_MARK
-from ratecli.config.experiment import Experiment, validate_penalty
+from ratecli.config.experiment import Problem, validate_penalty
 from ratecli.config.sweep import SweepPoint, SweepValue, sweep_points
 from ratecli.config.training import (
     AIM_RANGE,
@@ -250,8 +250,7 @@ def make_settings(
         return ()
     if found.hides_groups:
         raise _error(f"'{name}' is a filter: its goals are not measured on unseen rows")
-    twice = [key for key in tune if key in own and key in options]
-    if twice:
+    if twice := [key for key in tune if key in own and key in options]:
         raise _error(f"'{twice[0]}' is set and tuned", twice[0])
     settings = []
     for places in product(*(range(len(values)) for values in tune.values())):
@@ -261,19 +260,27 @@ def make_settings(
             chosen = _tuned_options(options, setting, own, models)
             with errors_under(L2):
                 l2 = validate_penalty(setting[L2]) if has_penalty else None
-            solver = make_solver(name, chosen, constraints, idle=True)
-            settings.append(Setting(setting, solver, l2))
+            settings.append(Setting(setting, make_solver(name, chosen, constraints, idle=True), l2))
         except FaultError as error:
-            raise FaultError(
-                _relocated(name, each, at, parameters) for each in error.faults
-            ) from None
+            raise FaultError(_relocated(name, each, at, own) for each in error.faults) from None
+    _check_settings(settings, {*options, *own.intersection(tune)}, tune, has_penalty=has_penalty)
+    return tuple(settings)
+
+
+def _check_settings(
+    settings: Sequence[Setting], given: Collection[str], tune: Collection[str], *, has_penalty: bool
+) -> None:
+    """Raise E104 for what has no effect in any setting, and for settings of different features.
+
+    `given` are the options that are set or tuned.
+    """
     solvers = [setting.solver for setting in settings]
     if has_penalty and not any(map(_uses_penalty, solvers)):
         raise _error("'l2' is for linear models: this model has its own regularization", L2)
-    _check_idle(name, solvers, options, own.intersection(tune))
+    if idle := idle_options(solvers, given):
+        raise FaultError(each.under(*([TUNE] if each.loc[0] in tune else [])) for each in idle)
     if len({solver.score_column for solver in solvers}) > 1:
         raise _error("some settings have an existing score as their only feature, others do not")
-    return tuple(settings)
 
 
 def _tuned_options(
@@ -297,14 +304,6 @@ def _uses_penalty(solver: Solver) -> bool:
     models = [getattr(solver, key, None) for key in MODEL_OPTIONS]
     named = [model for model in models if model is not None]
     return not named or any(map(uses_penalty, named))
-
-
-def _check_idle(
-    name: str, solvers: Sequence[Solver], options: Collection[str], tuned: Collection[str]
-) -> None:
-    """Raise E104 if an option has no effect in any setting."""
-    if idle := idle_options(solvers, {*options, *tuned}):
-        raise FaultError(_relocated(name, each, dict.fromkeys(tuned, 0), ()) for each in idle)
 
 
 def _error(message: str, *inside: str) -> FaultError:
@@ -338,7 +337,7 @@ def _with_parameters(model: Any, parameters: Mapping[str, Any]) -> dict[str, Any
 
 
 def _relocated(
-    name: str, fault: Diagnostic, at: Mapping[str, int], parameters: Sequence[str]
+    name: str, fault: Diagnostic, at: Mapping[str, int], own: Collection[str]
 ) -> Diagnostic:
     """Return an error of a setting with its location in `tune`.
 
@@ -346,17 +345,15 @@ def _relocated(
     """
     if not fault.loc:
         return dataclasses.replace(fault, loc=(TUNE,), key=True)
-    inside = next((key for key in fault.loc if key in parameters), None)
-    key, rest = fault.loc[0], fault.loc[1:]
-    if key != TUNE and inside is not None:
-        key, rest = inside, ()
-        if fault.code == "E101":
-            message = f"'{key}' is neither an option of '{name}' nor a parameter of its model"
-            hint = did_you_mean(str(key), option_names(name), f"options of {name}")
-            fault = dataclasses.replace(fault, message=message, help=hint)
-    if key not in at:
+    key = next((str(each) for each in fault.loc if each in at), "")
+    if fault.loc[0] == TUNE or not key:
         return fault
-    place = () if fault.key and not rest else (at[str(key)],)
+    rest = fault.loc[fault.loc.index(key) + 1 :]
+    if fault.code == "E101" and key not in own:
+        message = f"'{key}' is neither an option of '{name}' nor a parameter of its model"
+        hint = did_you_mean(key, option_names(name), f"options of {name}")
+        fault = dataclasses.replace(fault, message=message, help=hint)
+    place = () if fault.key and not rest else (at[key],)
     return dataclasses.replace(fault, loc=(TUNE, key, *place, *rest))
 
 
@@ -364,37 +361,31 @@ def _relocated(
 
 
 @dataclasses.dataclass(frozen=True)
-class SafetyAtPoint:
-    """An entry's safety settings: the held-out rows, the test on them, and its aim, if any.
-
-    The number of rows of the test is not known yet. `aim` is the probability with which a model
-    should pass. Without a test, rows may be held out all the same.
-    """
-
-    holdout: Holdout | None = None
-    test: SafetyTestSpec | None = None
-    aim: float | None = None
-
-
-@dataclasses.dataclass(frozen=True)
 class EntryAtPoint:
     """One algorithm's entry at one sweep point; `scope` resolves names there."""
 
-    experiment: Experiment
+    problem: Problem
     entry: AlgorithmSpec
     point: SweepPoint
     scope: Scope
 
     def share(self) -> Fraction | None:
         """Return the share of rows to sample for training; raise E104, E203 if it is invalid."""
-        share = self.experiment.resample
+        share = self.problem.resample
         return None if share is None else self.number(share, ("resample",), RESAMPLE_RANGE)
 
-    def safety(self) -> SafetyAtPoint:
-        """Return the safety settings; raise E104, E203 if names have no value or no valid one."""
-        test = merged_safety(self.experiment, self.entry)
+    def safety(self) -> tuple[Holdout | None, SafetyTestSpec | None, float | None]:
+        """Return the rows to hold out, the test on them, whose number is not known yet, and its
+        aim; None where the entry has none. Without a test, rows may be held out all the same.
+
+        Raises
+        ------
+        FaultError
+            E104 or E203 if names have no value or an invalid one.
+        """
+        test = merged_safety(self.problem, self.entry)
         if test is None:
-            return SafetyAtPoint()
+            return None, None, None
         if test.stratify and test.order == "positional":
             message = "the last rows of the file are held out, so they cannot be stratified"
             hint = "leave out 'stratify', or set order: shuffled"
@@ -402,37 +393,35 @@ class EntryAtPoint:
             raise FaultError(Diagnostic("E104", message, hint, loc=loc, key=True))
         joint = self._tested_algorithms() if test.guarantee == "joint" else 0
         loc, delta = self._loc("delta"), {}
-        for name in self.experiment.constraints:
+        for name in self.problem.constraints:
             own, place = test.delta, loc
             if isinstance(own, dict):
                 own, place = own.get(name, DEFAULT_DELTA), (*loc, name)
             delta[name] = float(self.number(own, place, PROBABILITY_RANGE)) / max(joint, 1)
         fraction = self.number(test.fraction, self._loc("fraction"), PROBABILITY_RANGE)
-        holdout = Holdout(fraction, test.stratify or (), test.order == "positional")
-        aim = test.aim
-        if aim is not None:
-            aim = float(self.number(aim, self._loc("aim"), AIM_RANGE))
+        holdout, aim = Holdout(fraction, test.stratify or (), test.order == "positional"), None
+        if test.aim is not None:
+            aim = float(self.number(test.aim, self._loc("aim"), AIM_RANGE))
         if not test.test:
-            return SafetyAtPoint(holdout)
-        spec = SafetyTestSpec(delta, 0, test.bound, test.method, joint=joint)
-        return SafetyAtPoint(holdout, spec, aim)
+            return holdout, None, None
+        return holdout, SafetyTestSpec(delta, 0, test.bound, test.method, joint=joint), aim
 
     def _tested_algorithms(self) -> int:
         """Return how many algorithms are tested at this point of the file's sweep.
 
         An algorithm with a sweep of its own counts once for each of its points.
         """
-        experiment, common = self.experiment, self.experiment.sweep.names
-        tests = ((entry, merged_safety(experiment, entry)) for entry in experiment.algorithms)
+        problem, common = self.problem, self.problem.sweep.names
+        tests = ((entry, merged_safety(problem, entry)) for entry in problem.algorithms)
         return sum(
             all(point.get(name) == self.point.get(name) for name in common)
             for entry, test in tests
             if test is not None and test.test
-            for point in sweep_points(experiment.sweep, entry.sweep)
+            for point in sweep_points(problem.sweep, entry.sweep)
         )
 
     def _loc(self, key: str) -> Loc:
-        return safety_key_loc(self.experiment, self.entry.label, key)
+        return safety_key_loc(self.problem, self.entry.label, key)
 
     def number(self, written: SweepValue, loc: Loc, limits: NumberRange) -> Fraction:
         """Return a number, or the value of a name at this point after checking it."""
@@ -455,20 +444,18 @@ class EntryAtPoint:
         return number
 
 
-def safety_key_loc(experiment: Experiment, label: str, key: str) -> Loc:
+def safety_key_loc(problem: Problem, label: str, key: str) -> Loc:
     """Return the location of a key of an algorithm's safety test, whether or not it is present."""
-    entry = next(entry for entry in experiment.algorithms if entry.label == label)
-    if key in own_safety_keys(entry) or experiment.safety is None:
-        return experiment.entry_loc(label, "safety", key)
+    if key in own_safety_keys(problem.entry(label)) or problem.safety is None:
+        return problem.entry_loc(label, "safety", key)
     return ("safety", key)
 
 
-def merged_safety(experiment: Experiment, entry: AlgorithmSpec) -> SafetySpec | None:
+def merged_safety(problem: Problem, entry: AlgorithmSpec) -> SafetySpec | None:
     """Return the settings of an algorithm's safety test: the file's, updated by its own entry."""
-    if entry.safety is False or (entry.safety is None and experiment.safety is None):
+    if entry.safety is False or (entry.safety is None and problem.safety is None):
         return None
-    common = experiment.safety or SafetySpec.model_validate({})
-    return common.model_copy(update=own_safety_keys(entry))
+    return (problem.safety or SafetySpec()).model_copy(update=own_safety_keys(entry))
 
 
 def own_safety_keys(entry: AlgorithmSpec) -> dict[str, Any]:

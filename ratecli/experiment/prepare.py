@@ -31,7 +31,7 @@ from ratecli.experiment.checks.rows import (
 )
 from ratecli.experiment.filter_stage import filter_goal_loc, filter_stage_cases
 from ratecli.experiment.plan import Plan, make_plan
-from ratecli.experiment.reading import DatasetNames, ExperimentReader, ParsedRules
+from ratecli.experiment.reading import DatasetNames, ParsedRules, ProblemReader
 from ratecli.files import shell_command
 from ratecli.rates.expression import Slice
 from ratecli.sampling.deployed import load_deployed_model
@@ -107,7 +107,7 @@ def check_document(document: Document, *, refuse: bool = True) -> PreparedExperi
     absent = {key: value for key, value in defaults.items() if key not in document.data}
     experiment = experiment.model_copy(update=absent)
     rules = ParsedRules.of(experiment)
-    reader = ExperimentReader(experiment, document, rules, numeric)
+    reader = ProblemReader(experiment, document, rules, entries, numeric)
     cases = reader.cases(refuse=refuse)
     column = experiment.deployed.column if experiment.deployed else None
     word = experiment.deployed.positive if experiment.deployed else None
@@ -238,7 +238,9 @@ def _check_with_data(
     )
     pools = dict.fromkeys(case.datasets for case in prepared.cases)
     columns = {pool: SliceColumns(slice_columns(data.only(pool)), data.streamed) for pool in pools}
-    reader = ExperimentReader(experiment, document, prepared.rules, prepared.numeric, columns)
+    reader = ProblemReader(
+        experiment, document, prepared.rules, experiment.datasets, prepared.numeric, columns
+    )
     cases = reader.cases(refuse=refuse)
     used = {case.datasets for case in cases if not case.sampling.score}
     reader.add(check_row_ids(data, set(chain.from_iterable(used))))
@@ -267,9 +269,7 @@ def _cases_by_rows(cases: Sequence[Case]) -> Mapping[tuple[DatasetNames, Samplin
     return groups
 
 
-def _check_rows(
-    prepared: PreparedExperiment, reader: ExperimentReader, cases: Sequence[Case]
-) -> None:
+def _check_rows(prepared: PreparedExperiment, reader: ProblemReader, cases: Sequence[Case]) -> None:
     """Add the errors and warnings about the rows of each pool of data sets, and of each filter.
 
     This includes E208 if a report, metric or expectation uses a split without rows in the relevant

@@ -1,4 +1,4 @@
-"""Reads an experiment into cases: each algorithm at each sweep point, with its goals resolved.
+"""Reads a problem into cases: each algorithm at each sweep point, with its goals resolved.
 
 All checks that need no data are made here: names, syntax, shapes of goals, and whether each
 algorithm supports them. If the columns of the data are given, their names and values are checked
@@ -12,14 +12,15 @@ error.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
+from ratecli.config.dataset import DatasetSpec
 from ratecli.config.document import Document
-from ratecli.config.experiment import Experiment
+from ratecli.config.experiment import Experiment, Goals, Problem
 from ratecli.config.sweep import DATASET_AXIS, SweepPoint, sweep_points
 from ratecli.config.training import FILTER, AlgorithmSpec
 from ratecli.datasets.registry import logged_columns, true_returns
@@ -36,7 +37,6 @@ from ratecli.experiment.filter_stage import filter_stage_cases, read_filter
 from ratecli.experiment.options import (
     TUNE,
     EntryAtPoint,
-    SafetyAtPoint,
     make_settings,
     make_solver,
     option_names,
@@ -90,7 +90,7 @@ class ParsedRules:
     faults: tuple[Diagnostic, ...]
 
     @classmethod
-    def of(cls, experiment: Experiment) -> ParsedRules:
+    def of(cls, goals: Goals) -> ParsedRules:
         faults: list[Diagnostic] = []
 
         def parsed(texts: Mapping[Loc, str], parse: Callable[[str], T]) -> dict[Loc, T]:
@@ -102,13 +102,13 @@ class ParsedRules:
                     faults.extend(fault.under(*loc) for fault in error.faults)
             return found
 
-        values: dict[Loc, str] = {OBJECTIVE_LOC: experiment.objective}
-        values |= {("metrics", name): text for name, text in experiment.metrics.items()}
+        values: dict[Loc, str] = {OBJECTIVE_LOC: goals.objective}
+        values |= {("metrics", name): text for name, text in goals.metrics.items()}
         rules: dict[Loc, str] = {
-            ("constraints", name): text for name, text in experiment.constraints.items()
+            ("constraints", name): text for name, text in goals.constraints.items()
         }
         groups: dict[Loc, str] = {}
-        for name, group in experiment.groups.items():
+        for name, group in goals.groups.items():
             if isinstance(group, str):
                 groups["groups", name] = group
             else:
@@ -131,32 +131,34 @@ class ParsedRules:
 
 
 @dataclass
-class ExperimentReader:
-    """Reads an experiment and collects all errors and warnings on the way.
+class ProblemReader:
+    """Reads a problem and collects all errors and warnings on the way.
 
     Attributes
     ----------
+    document
+        The text that the problem was read from, which gives diagnostics their places.
+    datasets
+        The data sets by name.
     numeric
         The data sets whose labels are numbers.
     columns
         The columns of each pool of data sets; None if no data was read.
-    groups
-        The conditions of each group, by pool.
-    bins
-        The values at which each column is cut, by pool.
+    scopes
+        The meaning of names for each pool, without those of the sweep.
     refusals
         Errors about goals that an algorithm does not support.
     undefined
         For each text that is left out at some sweep points, why it is.
     """
 
-    experiment: Experiment
+    problem: Problem
     document: Document
     rules: ParsedRules
+    datasets: Mapping[str, DatasetSpec]
     numeric: frozenset[str] = frozenset()
     columns: Mapping[DatasetNames, SliceColumns] | None = None
-    groups: dict[DatasetNames, dict[str, Conditions]] = field(default_factory=dict)
-    bins: dict[DatasetNames, dict[str, tuple[float, ...]]] = field(default_factory=dict)
+    scopes: dict[DatasetNames, Scope] = field(default_factory=dict)
     faults: dict[Diagnostic, None] = field(default_factory=dict)
     warnings: dict[Diagnostic, None] = field(default_factory=dict)
     refusals: dict[Diagnostic, None] = field(default_factory=dict)
@@ -171,22 +173,23 @@ class ExperimentReader:
         self.add(self.rules.faults)
         cases = [
             case
-            for entry in self.experiment.algorithms
+            for entry in self.problem.algorithms
             if self._is_usable(entry)
-            for point in sweep_points(self.experiment.sweep, entry.sweep)
+            for point in sweep_points(self.problem.sweep, entry.sweep)
             if (case := self._case(entry, point)) is not None
         ]
         if not self.rules.faults:  # with a faulty group, a rule may always hold
-            self.add(check_goal_ranges(cases, self.experiment.constraints))
+            self.add(check_goal_ranges(cases, self.problem.constraints))
         self.add(self._unused_sweep_names())
         self.add(self._warn_of_direction())
         if not self.faults:
             defined = {loc for case in cases for loc, _ in case.expressions()}
             self.add(fault for loc, fault in self.undefined.items() if loc not in defined)
-        self.add(check_report_names(self.experiment))
-        if not self.faults:
-            every = [*cases, *filter_stage_cases(cases).values()]
-            self.add(check_report_points(self.experiment, every))
+        if isinstance(self.problem, Experiment):
+            self.add(check_report_names(self.problem))
+            if not self.faults:
+                every = [*cases, *filter_stage_cases(cases).values()]
+                self.add(check_report_points(self.problem, every))
         (self.faults if refuse else self.warnings).update(self.refusals)
         self.finish()
         return cases
@@ -196,21 +199,20 @@ class ExperimentReader:
 
         Names of points, under `include` or `zip`, label the values of others.
         """
-        sweep = self.experiment.sweep
+        sweep = self.problem.sweep
         kept = [v for k, v in self.document.data.items() if k not in NO_USE_OF_NAMES]
         labels = [*chain.from_iterable(sweep.zip), *chain.from_iterable(sweep.include)]
         words = {DATASET_AXIS, *labels, *re.findall(r"\w+", str(kept).replace("\\n", " "))}
-        for name in sweep.axes:
-            if name not in words:
-                message = f"'{name}' is swept, but no rule, metric or option uses it"
-                hint = "each of its values repeats all trials: leave it out, or correct the name"
-                yield Diagnostic("W308", message, hint, loc=("sweep", name), key=True)
+        for name in [each for each in sweep.axes if each not in words]:
+            message = f"'{name}' is swept, but no rule, metric or option uses it"
+            hint = "each of its values repeats all trials: leave it out, or correct the name"
+            yield Diagnostic("W308", message, hint, loc=("sweep", name), key=True)
 
     def _warn_of_direction(self) -> Iterator[Diagnostic]:
         """Yield a W307 if larger values of the objective are better, as it is minimized."""
         tree = self.rules.values.get(OBJECTIVE_LOC)
-        if tree is not None and direction(tree, self.experiment.swept_numbers()) is Direction.HIGH:
-            text = _one_line(self.experiment.objective)
+        if tree is not None and direction(tree, self.problem.swept_numbers()) is Direction.HIGH:
+            text = _one_line(self.problem.objective)
             message = f"the objective is minimized, but higher values of '{text}' are better"
             yield Diagnostic("W307", message, f"write -({text})", loc=OBJECTIVE_LOC)
 
@@ -236,14 +238,11 @@ class ExperimentReader:
     def compared_columns(self, cases: Iterable[Case]) -> dict[str, list[float]]:
         """Return the columns that define groups, and the numbers that each is compared with."""
         trees = [tree for case in cases for _, tree in case.expressions()]
-        slices = [leaf.where.atoms for tree in trees for leaf in measured_rates(tree)]
-        groups = [
-            Slice((), conditions).atoms
-            for own in self.groups.values()
-            for conditions in own.values()
-        ]
+        slices = [leaf.where for tree in trees for leaf in measured_rates(tree)]
+        for scope in self.scopes.values():
+            slices += (Slice((), conditions) for conditions in scope.groups.values())
         found: dict[str, set[float]] = {}
-        for condition in chain.from_iterable([*slices, *groups]):
+        for condition in chain.from_iterable(each.atoms for each in slices):
             numbers = found.setdefault(condition.column, set())
             for value in condition.values:
                 with suppress(ValueError):
@@ -252,51 +251,52 @@ class ExperimentReader:
 
     # names
 
+    def pool(self, point: SweepPoint) -> DatasetNames:
+        """Return the data sets whose rows are pooled at a sweep point, in alphabetical order."""
+        one = point.get(DATASET_AXIS)
+        return tuple(sorted(self.datasets)) if one is None else (str(one),)
+
     def _scope(self, entry: AlgorithmSpec, point: SweepPoint) -> Scope:
         """Return the scope of an entry at a point; the groups of each pool are checked once."""
-        pool = self.experiment.pool(point)
-        logged = self._logged_ranges(pool)
-        scope = Scope(datasets=frozenset(pool), logged=logged)
+        pool, unset = self.pool(point), {}
+        if pool not in self.scopes:
+            self.scopes[pool] = self._pool_scope(pool)
+        for name in set(self.problem.swept_names()) - point.keys():  # varies for others only
+            hint = f"say sweep: {{{name}: [1]}} in its entry, or sweep it for all algorithms"
+            message = f"'{name}' has no value for '{entry.label}'"
+            unset[name] = Diagnostic("E203", message, hint)
+        return replace(self.scopes[pool], parameters=point, unset=unset)
+
+    def _pool_scope(self, pool: DatasetNames) -> Scope:
+        """Return what names mean for a pool of data sets, after checking groups and bins."""
+        scope = Scope(datasets=frozenset(pool), logged=self._logged_ranges(pool))
         if self.columns is not None:
             known = self.columns[pool]
             count = None if known.streamed else known.count
             scope = replace(
                 scope, values=known.values.get, columns=frozenset(known.values), count=count
             )
-        if pool not in self.groups:
-            self.groups[pool], self.bins[pool] = {}, {}
-            for name in self.experiment.groups:
-                loc = self.rules.group_loc(name, pool)
-                if loc in self.rules.groups:
-                    # define the group even if its values are wrong, so that it is reported once
-                    self.groups[pool][name] = self.rules.groups[loc]
-                    with self._resolving(loc, pool):
-                        for condition in Slice((), self.rules.groups[loc]).atoms:
-                            check_condition(condition, scope)
-            for name, cuts in self.experiment.bins.items():
-                pools = (self.columns or {}).values()
-                if name in (scope.columns or ()) or not any(name in each.values for each in pools):
-                    self.bins[pool][name] = cuts  # also if they are wrong, like groups
-                    with self._resolving(("bins", name), pool):
-                        check_condition(Condition(name, ">=", cuts), scope)
-        unset = {}  # names that vary for other algorithms only
-        for name in set(self.experiment.swept_names()) - point.keys():
-            hint = f"say sweep: {{{name}: [1]}} in its entry, or sweep it for all algorithms"
-            message = f"'{name}' has no value for '{entry.label}'"
-            unset[name] = Diagnostic("E203", message, hint)
-        return replace(
-            scope,
-            groups=self.groups[pool],
-            bins=self.bins[pool],
-            parameters=point,
-            unset=unset,
-            algorithms=frozenset(each.label for each in self.experiment.algorithms),
-        )
+        groups, bins = dict[str, Conditions](), dict[str, Sequence[float]]()
+        for name in self.problem.groups:
+            loc = self.rules.group_loc(name, pool)
+            if loc in self.rules.groups:
+                # define the group even if its values are wrong, so that it is reported once
+                groups[name] = self.rules.groups[loc]
+                with self._resolving(loc, pool):
+                    for condition in Slice((), groups[name]).atoms:
+                        check_condition(condition, scope)
+        for name, cuts in self.problem.bins.items():
+            pools = (self.columns or {}).values()
+            if name in (scope.columns or ()) or not any(name in each.values for each in pools):
+                bins[name] = cuts  # also if they are wrong, like groups
+                with self._resolving(("bins", name), pool):
+                    check_condition(Condition(name, ">=", cuts), scope)
+        labels = frozenset(each.label for each in self.problem.algorithms)
+        return replace(scope, groups=groups, bins=bins, algorithms=labels)
 
     def _logged_ranges(self, pool: DatasetNames) -> LoggedRanges | None:
         """Return the outcomes of the logged decisions of some data sets, None without any."""
-        entries = (self.experiment.datasets[name] for name in pool)
-        known = [each for each in map(logged_columns, entries) if each is not None]
+        known = [each for name in pool if (each := logged_columns(self.datasets[name])) is not None]
         if not known:
             return None
         outcomes: dict[str, Interval] = {}
@@ -308,7 +308,7 @@ class ExperimentReader:
             weight=max(each.largest_weight for each in known),
             episodes=any(each.episode for each in known),
             span=max(each.span for each in known),
-            true_returns=all(true_returns(self.experiment.datasets[name]) for name in pool),
+            true_returns=all(true_returns(self.datasets[name]) for name in pool),
             actions=frozenset(chain.from_iterable((each.action, *each.outcomes) for each in known)),
         )
 
@@ -340,7 +340,7 @@ class ExperimentReader:
 
     def _is_usable(self, entry: AlgorithmSpec) -> bool:
         before = len(self.faults)
-        with self.collecting(), errors_under(*self.experiment.entry_loc(entry.label)):
+        with self.collecting(), errors_under(*self.problem.entry_loc(entry.label)):
             usable_solver_class(entry.name)
         return len(self.faults) == before
 
@@ -360,9 +360,9 @@ class ExperimentReader:
         own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
         varied = own & set(option_names(entry.name)) - options.keys()
         options |= {name: point[name] for name in varied}
-        with errors_under(*self.experiment.entry_loc(entry.label)):
+        with errors_under(*self.problem.entry_loc(entry.label)):
             try:
-                rules = self.experiment.constraints
+                rules = self.problem.constraints
                 settings = make_settings(entry.name, options, tune, rules) if tune else ()
                 options |= {TUNE: tune} if tune else {}
                 return settings or (Setting({}, make_solver(entry.name, options, rules)),)
@@ -380,31 +380,29 @@ class ExperimentReader:
             return MarginSpec(aim=aim)
         if found.needs_safety_test:
             return MarginSpec()
-        holds = entry.holds or self.experiment.holds
+        holds = entry.holds or self.problem.holds
         if holds == "train":
             return MarginSpec()
-        level = entry.level or self.experiment.level
+        level = entry.level or self.problem.level
         return MarginSpec(holds, level or (DEFAULT_LEVEL if holds == "new_rows" else None))
 
     def _case(self, entry: AlgorithmSpec, point: SweepPoint) -> Case | None:
         """Return the case of an entry at a sweep point; None after collecting errors."""
-        before, pool = len(self.faults), self.experiment.pool(point)
-        at = EntryAtPoint(self.experiment, entry, point, self._scope(entry, point))
-        share, case_filter, safety = None, None, SafetyAtPoint()
+        before, pool = len(self.faults), self.pool(point)
+        at = EntryAtPoint(self.problem, entry, point, self._scope(entry, point))
+        share = case_filter = holdout = test = aim = None
         settings: tuple[Setting, ...] = ()
         with self.collecting():
-            share, safety = at.share(), at.safety()
-        found, aim, holdout = solver_class(entry.name), safety.aim, safety.holdout
+            share, (holdout, test, aim) = at.share(), at.safety()
+        found = solver_class(entry.name)
         with self.collecting():
             settings = self._settings(entry, point, aim)
         with self._resolving((), pool), errors_at(FILTER):
             case_filter = read_filter(at, pool, share, holdout)
         take = None if case_filter is None else case_filter.take
-        self.add(check_entry(self.experiment, entry, found, take))
+        self.add(check_entry(self.problem, entry, found, take))
         values = self._values(at, pool)
-        rules = self._constraints(
-            at, pool, needed=safety.test is not None or found.role != "ignores"
-        )
+        rules = self._constraints(at, pool, needed=test is not None or found.role != "ignores")
         if not settings or len(self.faults) > before or "objective" not in values:
             return None
         case = Case(
@@ -414,20 +412,20 @@ class ExperimentReader:
             guard=self._guard(entry, found, aim),
             share=share,
             holdout=holdout,
-            safety=safety.test,
+            safety=test,
             point=point,
             datasets=pool,
-            objective=objective_goal(_one_line(self.experiment.objective), values["objective"]),
+            objective=objective_goal(_one_line(self.problem.objective), values["objective"]),
             # sorted, so that reordering the file gives the solver exactly the same problem
             constraints=tuple(sorted(rules, key=lambda goal: ex.to_text(goal.expression))),
             metrics=values | {VIOLATION_PREFIX + goal.name: goal.expression for goal in rules},
             filtering=case_filter,
             settings=settings if settings[0].values else (),
-            groups=tuple(Slice.of((), group) for group in self.groups[pool].values()),
+            groups=tuple(Slice.of((), group) for group in at.scope.groups.values()),
         )
         for each in case.by_setting():
-            self.add(check_case(self.experiment, each, self.numeric))
-            refusals = check_support(self.experiment, each, self.numeric)
+            self.add(check_case(self.problem, self.datasets, each, self.numeric))
+            refusals = check_support(self.problem, self.datasets, each, self.numeric)
             self.refusals |= dict.fromkeys(map(self.document.placed, refusals))
         return case
 
@@ -452,7 +450,7 @@ class ExperimentReader:
                 for operand in rule.operands:
                     self._warn_of_small_groups(loc, operand, at.scope)
                 name = str(loc[-1])
-                text = _one_line(self.experiment.constraints[name])
+                text = _one_line(self.problem.constraints[name])
                 shaped = constraint_goal(name, text, known, rs.violation_expression(known))
                 goals.append(Goal(name, text, rs.violation_expression(parts), parts, shaped.shape))
         return goals

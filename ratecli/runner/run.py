@@ -285,7 +285,7 @@ class ExperimentRun:
 
     def _write_record(self, ended: datetime | None) -> None:
         prepared, folder = self.request.prepared, self.request.folder
-        resolved = prepared.experiment.resolved()
+        resolved = prepared.experiment.stated()
         document = prepared.document  # without a text if it was passed from Python
         atomic_write(folder / "experiment.yaml", document.text or _yaml_text(document.data))
         atomic_write(folder / RESOLVED_FILE, _yaml_text(resolved))

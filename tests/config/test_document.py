@@ -259,7 +259,7 @@ seeds: 5
     ],
 )
 def test_values_are_set(load, override, keys, value):
-    found = load(HEAD, override).resolved()
+    found = load(HEAD, override).stated()
     for key in keys:
         found = found[key]
     assert found == value
@@ -334,7 +334,7 @@ def test_any_value_gives_an_experiment_or_placed_errors(path, value):
     except FaultError as error:
         assert all(fault.place.line == 1 and fault.message for fault in error.faults)  # noqa: PT017
     else:
-        assert experiment.resolved()["name"]
+        assert experiment.stated()["name"]
 
 
 @given(PATHS, st.text("a1.=[]{}:, '-", max_size=8))

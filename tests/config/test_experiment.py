@@ -39,11 +39,11 @@ DEFAULTS = {
 
 def check_resolved(experiment, section, written):
     """Check what is written of a section, and that it is read again; return all that is written."""
-    resolved = experiment.resolved()
+    resolved = experiment.stated()
     assert resolved[section] == written
     again = Experiment.model_validate(resolved)
     assert again == experiment
-    assert again.resolved() == resolved
+    assert again.stated() == resolved
     return resolved
 
 
@@ -67,7 +67,7 @@ def test_filter_is_written_and_read_again(load, stage, written):
     resolved = check_resolved(experiment, "filter", {"take": "weights"} | written)
     assert resolved["algorithms"][1] == {"unconstrained": {"as": "plain", "filter": False}}
     assert [entry.filter for entry in experiment.algorithms] == [True, False]
-    assert "filter" not in load(PLAIN).resolved()
+    assert "filter" not in load(PLAIN).stated()
 
 
 @pytest.mark.parametrize(
@@ -302,10 +302,10 @@ def test_exclude_removes_exactly_the_matching_points(axes, data):
 @pytest.mark.parametrize("text", [FULL_FILE, template_text()], ids=["full", "starter"])
 def test_resolved_file_is_plain_data_and_means_the_same(load, text):
     experiment = load(text)
-    resolved = experiment.resolved()
+    resolved = experiment.stated()
     assert json.loads(json.dumps(resolved, allow_nan=False)) == resolved
     assert Experiment.model_validate(resolved) == experiment
-    assert Experiment.model_validate(resolved).resolved() == resolved
+    assert Experiment.model_validate(resolved).stated() == resolved
     schema = json_schema()
     assert misfits(schema, Document.of_text(text).data, schema) == []
     assert misfits(schema, resolved, schema) == []
@@ -313,7 +313,7 @@ def test_resolved_file_is_plain_data_and_means_the_same(load, text):
 
 def test_defaults(load):
     experiment = load("name: x\ndatasets: {d: {source: loans}}\nalgorithms: [unconstrained]\n")
-    assert experiment.resolved() == {
+    assert experiment.stated() == {
         "name": "x",
         "description": "",
         "datasets": {"d": {"source": "loans"}},

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from ratecli.config.experiment import Experiment
+from ratecli.config.dataset import DatasetSpec
+from ratecli.config.experiment import Problem
 from ratecli.config.training import AlgorithmSpec
 from ratecli.datasets.registry import logged_columns
 from ratecli.errors import Diagnostic, Loc, Span, did_you_mean
@@ -62,7 +63,7 @@ MEASURE_HINT = "measure it under `metrics` instead"
 
 
 def check_entry(
-    experiment: Experiment, entry: AlgorithmSpec, found: type[Solver], take: str | None
+    problem: Problem, entry: AlgorithmSpec, found: type[Solver], take: str | None
 ) -> Iterator[Diagnostic]:
     """Yield an error for each requirement of an algorithm that its entry does not satisfy.
 
@@ -70,75 +71,89 @@ def check_entry(
     or is specified twice, and for a filter that does not suit the algorithm. `take` says how the
     filter is applied; None without a filter.
     """
-    loc, deployed = experiment.entry_loc(entry.label), experiment.deployed
-    test, enforces = merged_safety(experiment, entry), found.role == "enforces"
+    loc, deployed = problem.entry_loc(entry.label), problem.deployed
+    test, enforces = merged_safety(problem, entry), found.role == "enforces"
     if test is not None and not test.test:
         test = None  # rows are held out only
     makes_room = found.needs_safety_test or (test is not None and test.aim is not None)
 
-    def error(code: str, problem: str, hint: str) -> Diagnostic:
-        return Diagnostic(code, f"'{entry.label}' {problem}", hint, loc=loc, key=True)
+    def error(code: str, reason: str, hint: str) -> Diagnostic:
+        return Diagnostic(code, f"'{entry.label}' {reason}", hint, loc=loc, key=True)
 
     if found.needs_deployed and deployed is None:
         yield error("E307", "needs a deployed model, but there is none", DEPLOYED_HINT)
     if found.needs_safety_test and test is None:
         yield error("E102", "trains for a safety test, but there is none", SAFETY_HINT)
     if enforces and makes_room and take == "weights":
-        problem = "needs rows of equal weight to plan for its safety test; the filter weights them"
-        yield error("E104", problem, "set take: sample in the filter, or filter: false here")
+        reason = "needs rows of equal weight to plan for its safety test; the filter weights them"
+        yield error("E104", reason, "set take: sample in the filter, or filter: false here")
     if found.needs_deployed and deployed and deployed.model is not None and take is not None:
         # the audit must encode features as they are without the filter
-        problem = "uses the stored model as it is, so a filter has no effect"
-        yield error("E104", problem, "set filter: false here")
-    holds = entry.holds or experiment.holds
-    reads = found.role == "reads" and not found.hides_groups and bool(experiment.constraints)
+        reason = "uses the stored model as it is, so a filter has no effect"
+        yield error("E104", reason, "set filter: false here")
+    holds = entry.holds or problem.holds
+    reads = found.role == "reads" and not found.hides_groups and bool(problem.constraints)
     if reads and entry.holds is None and holds != "train":
-        message = f"'{entry.label}' ignores `holds: {holds}` and uses training rows only"
+        reason = f"ignores `holds: {holds}` and uses training rows only"
         hint = "use post_shift or another algorithm that enforces constraints on new rows"
-        yield Diagnostic("W402", message, hint, loc=loc, key=True)
+        yield error("W402", reason, hint)
     idle = {
         ("holds",): entry.holds not in {None, "train"} and (makes_room or not enforces),
         ("level",): entry.level is not None and (makes_room or not enforces),
         ("safety", "aim"): own_safety_keys(entry).get("aim") and not enforces,
     }
     reason = "its safety test sets the margin" if enforces else "it enforces no constraint"
-    for inside, is_given in idle.items():
-        if is_given:
-            message = f"'{inside[-1]}' of '{entry.name}' has no effect: {reason}"
-            yield Diagnostic("E104", message, "leave it out", loc=(*loc, *inside))
+    for inside in (inside for inside, is_given in idle.items() if is_given):
+        message = f"'{inside[-1]}' of '{entry.name}' has no effect: {reason}"
+        yield Diagnostic("E104", message, "leave it out", loc=(*loc, *inside))
 
 
 def check_case(
-    experiment: Experiment, case: Case, numeric: Collection[str]
+    problem: Problem, datasets: Mapping[str, DatasetSpec], case: Case, numeric: Collection[str]
 ) -> Iterator[Diagnostic]:
     """Yield the errors of a case; `numeric` are the data sets whose labels are numbers.
 
-    E309 for goals on rows other than training rows, E307 without a deployed model, E306, E308 and
-    E411 for labels that do not match.
+    E309 for goals on rows other than training rows, E307 without a deployed model, E205 for a data
+    set without the existing score that the algorithm uses, E306, E308 and E411 for labels that do
+    not match.
     """
     for loc, goal in case.located_goals():
         yield from (fault.under(*loc) for fault in check_goal_splits(goal.expression))
-    for loc, tree in case.expressions() if experiment.deployed is None else ():
+    for loc, tree in case.expressions() if problem.deployed is None else ():
         parts: list[ex.Expression] = [*references(tree, DEPLOYED)]
         leaves = (leaf for leaf in measured_rates(tree) if isinstance(leaf, ex.Leaf))
         parts += (leaf for leaf in leaves if leaf.rate.needs_deployed)
         for part in parts:
             message = f"'{ex.to_text(part)}' needs a deployed model, but there is none"
             yield Diagnostic("E307", message, DEPLOYED_HINT, loc=loc, span=part.span)
-    yield from _check_score(experiment, case)
-    yield from _check_labels(experiment, case, numeric)
-
-
-def _check_score(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
-    """Yield an E205 for each data set without the existing score that the algorithm uses."""
-    name = case.solver.score_column
-    for dataset in case.datasets if name else ():
-        known = list(experiment.datasets[dataset].scores or ())
-        if name not in known:
-            message = f"data set '{dataset}' has no score '{name}'"
-            hint = did_you_mean(name, known, "scores") if known else f"add scores: [{name}] to it"
-            loc = experiment.entry_loc(case.label, "model")
+    for name in case.datasets if (score := case.solver.score_column) else ():
+        known = list(datasets[name].scores or ())
+        if score not in known:
+            message = f"data set '{name}' has no score '{score}'"
+            hint = did_you_mean(score, known, "scores") if known else f"add scores: [{score}] to it"
+            loc = problem.entry_loc(case.label, "model")
             yield Diagnostic("E205", message, hint, loc=loc)
+    numbers = [name for name in case.datasets if name in numeric]
+    classes = [name for name in case.datasets if name not in numeric]
+    if numbers and classes:
+        message = (
+            f"'{numbers[0]}' and '{classes[0]}' form one table, "
+            f"but only the labels of '{numbers[0]}' are numbers"
+        )
+        hint = f"use them one by one: sweep: {{dataset: [{', '.join(case.datasets)}]}}"
+        yield Diagnostic("E411", message, hint, loc=("datasets", numbers[0]), key=True)
+    elif numbers:
+        levels = [("datasets", name, "levels") for name in numbers if datasets[name].levels]
+        yield from _check_numeric_labels(case, levels, problem.entry_loc(case.label))
+    elif not case.solver.takes_classes:
+        model = getattr(case.solver, "model", LINEAR_MODEL)
+        options = {"model": model_name(model)} if is_regressor(model) else case.solver.numbers or {}
+        listed = ", ".join(f"{key}: {value}" for key, value in options.items())
+        what = f"'{listed}' of '{case.label}'" if listed else f"algorithm '{case.label}'"
+        message = f"{what} estimates numbers, but the label is read as two classes"
+        hint = "use another one, or set `target: number` if the label is a number"
+        loc = problem.entry_loc(case.label)
+        yield Diagnostic("E308", message, hint, loc=loc, key=True)
 
 
 def check_goal_splits(goal: ex.Expression) -> Iterator[Diagnostic]:
@@ -149,57 +164,27 @@ def check_goal_splits(goal: ex.Expression) -> Iterator[Diagnostic]:
             yield Diagnostic("E309", message, MEASURE_HINT, span=leaf.span)
 
 
-def _check_labels(
-    experiment: Experiment, case: Case, numeric: Collection[str]
-) -> Iterator[Diagnostic]:
-    """Yield errors of goals and options for labels of the wrong kind: numbers or two classes."""
-    numbers = [name for name in case.datasets if name in numeric]
-    classes = [name for name in case.datasets if name not in numeric]
-    loc = experiment.entry_loc(case.label)
-    if numbers and classes:
-        message = (
-            f"'{numbers[0]}' and '{classes[0]}' form one table, "
-            f"but only the labels of '{numbers[0]}' are numbers"
-        )
-        hint = f"use them one by one: sweep: {{dataset: [{', '.join(case.datasets)}]}}"
-        yield Diagnostic("E411", message, hint, loc=("datasets", numbers[0]), key=True)
-    elif numbers:
-        for name in numbers:
-            if experiment.datasets[name].levels is not None:
-                message = "'levels' are thresholds of decisions, but the label is a number"
-                levels = ("datasets", name, "levels")
-                yield Diagnostic("E104", message, "leave it out", loc=levels, key=True)
-        rates = " and ".join(name for name, rate in RATES.items() if rate.of in NUMERIC_ERROR_RATES)
-        for text_loc, tree in case.expressions():
-            for leaf in measured_rates(tree):
-                if not isinstance(leaf, ex.Leaf) or leaf.rate.of not in NUMERIC_ERROR_RATES:
-                    message = f"'{ex.to_text(leaf)}' needs labels of two classes, not numbers"
-                    hint = f"rates of numbers: {rates}"
-                    yield Diagnostic("E306", message, hint, loc=text_loc, span=leaf.span)
-        if not case.solver.learns("numbers"):
-            yield _no_numbers(case, loc)
-    elif not case.solver.takes_classes:
-        options = type(case.solver).numbers or {}
-        listed = ", ".join(f"{key}: {value}" for key, value in options.items())
-        model = getattr(case.solver, "model", LINEAR_MODEL)
-        listed = f"model: {model_name(model)}" if is_regressor(model) else listed
-        what = f"'{listed}' of '{case.label}'" if listed else f"algorithm '{case.label}'"
-        message = f"{what} estimates numbers, but the label is read as two classes"
-        other = "value" if listed else "algorithm"
-        hint = f"use another {other}, or set `target: number` if the label is a number"
-        yield Diagnostic("E308", message, hint, loc=loc, key=True)
-
-
-def _no_numbers(case: Case, loc: Loc) -> Diagnostic:
-    """Return an E308 for an algorithm that needs labels of two classes."""
+def _check_numeric_labels(case: Case, levels: Sequence[Loc], entry: Loc) -> Iterator[Diagnostic]:
+    """Yield errors of everything in a case that needs labels of two classes."""
+    for loc in levels:
+        message = "'levels' are thresholds of decisions, but the label is a number"
+        yield Diagnostic("E104", message, "leave it out", loc=loc, key=True)
+    rates = " and ".join(name for name, rate in RATES.items() if rate.of in NUMERIC_ERROR_RATES)
+    for loc, tree in case.expressions():
+        for leaf in measured_rates(tree):
+            if not isinstance(leaf, ex.Leaf) or leaf.rate.of not in NUMERIC_ERROR_RATES:
+                message = f"'{ex.to_text(leaf)}' needs labels of two classes, not numbers"
+                hint = f"rates of numbers: {rates}"
+                yield Diagnostic("E306", message, hint, loc=loc, span=leaf.span)
+    if case.solver.learns("numbers"):
+        return
     model = getattr(case.solver, "model", LINEAR_MODEL)
+    message = f"algorithm '{case.label}' needs labels of two classes, not numbers"
+    hint = f"algorithms that can: {_algorithms_for('numbers')}"
     if type(case.solver).numbers is not None and not is_linear(model):
         message = f"the model '{model_name(model)}' of '{case.label}' predicts no numbers"
         hint = "name a regressor, such as HistGradientBoostingRegressor or LGBMRegressor"
-    else:
-        message = f"algorithm '{case.label}' needs labels of two classes, not numbers"
-        hint = f"algorithms that can: {_algorithms_for('numbers')}"
-    return Diagnostic("E308", message, hint, loc=loc, key=True)
+    yield Diagnostic("E308", message, hint, loc=entry, key=True)
 
 
 def _algorithms_for(rows: Literal["numbers", "streams", "episodes"]) -> str:
@@ -213,17 +198,17 @@ def _algorithms_for(rows: Literal["numbers", "streams", "episodes"]) -> str:
 
 
 def check_support(
-    experiment: Experiment, case: Case, numeric: Collection[str]
+    problem: Problem, datasets: Mapping[str, DatasetSpec], case: Case, numeric: Collection[str]
 ) -> Iterator[Diagnostic]:
     """Yield an E308 for each goal that the algorithm does not support.
 
     E414 for everything that needs streamed rows in memory. `numeric` as in `check_case`.
     """
-    numbers = any(name in numeric for name in case.datasets)
-    yield from _check_streamed_rows(experiment, case)
-    yield from _check_episodes(experiment, case)
+    yield from _check_streamed_rows(problem, datasets, case)
+    yield from _check_episodes(problem, datasets, case)
     if case.solver.role == "ignores":
         return
+    numbers = any(name in numeric for name in case.datasets)
     objective, rules = resolve_goals(case)
     for (loc, _), goal in zip(case.located_goals(), (objective, *rules), strict=True):
         aim = goal is objective
@@ -231,37 +216,38 @@ def check_support(
         if why:
             verb = "enforce" if case.solver.role == "enforces" else "use"
             what = "minimize the objective" if aim else f"{verb} '{goal.name}'"
-            able = [
-                name
-                for name, found in usable_solvers()
-                if found.role == "enforces"
-                and (found.numbers is not None if numbers else found().takes_classes)
-                and not refusal_reason(found, goal, objective=aim)[0]
-            ]
-            named = [f"{name} ({use_of(name)})" for name in in_order_of_choice(able)]
-            hint = f"algorithms that can: {', '.join(named)}"
-            if experiment.safety is None and all(solver_class(x).needs_safety_test for x in able):
-                hint += f"; {SAFETY_HINT}"
-            if not able:
-                hint = "no algorithm can; list it in `metrics` to measure it"
-            if goal.shape is Shape.RANKING:
-                hint += f". {AREA_HINT}"
-            if goal.shape in {Shape.QUADRATIC, Shape.ESTIMATE} and not numbers:
-                hint = f"set target: number in the data set if its label is a number; {hint}"
-            if (
-                not aim
-                and not refusal_reason(type(case.solver), _reversed(goal), objective=False)[0]
-            ):
-                sign = ">=" if "<=" in goal.text else "<="
-                hint = f"did you mean {sign}? {hint}"
             message = f"algorithm '{case.label}' cannot {what}: {why}"
+            hint = _who_can(problem, case, goal, numbers=numbers)
             yield Diagnostic("E308", message, hint, loc=loc, span=span)
 
 
-def _reversed(goal: Goal) -> Goal:
-    """Return a constraint that holds where the goal does not."""
+def _who_can(problem: Problem, case: Case, goal: Goal, *, numbers: bool) -> str:
+    """Return help for a goal that an algorithm does not support: the algorithms that do."""
+    aim = goal.name == "objective"
+    able = [
+        name
+        for name, found in usable_solvers()
+        if found.role == "enforces"
+        and (found.numbers is not None if numbers else found().takes_classes)
+        and not refusal_reason(found, goal, objective=aim)[0]
+    ]
+    named = [f"{name} ({use_of(name)})" for name in in_order_of_choice(able)]
+    hint = f"algorithms that can: {', '.join(named)}"
+    if problem.safety is None and all(solver_class(x).needs_safety_test for x in able):
+        hint += f"; {SAFETY_HINT}"
+    if not able:
+        hint = "no algorithm can; list it in `metrics` to measure it"
+    if goal.shape is Shape.RANKING:
+        hint += f". {AREA_HINT}"
+    if goal.shape in {Shape.QUADRATIC, Shape.ESTIMATE} and not numbers:
+        hint = f"set target: number in the data set if its label is a number; {hint}"
+    if aim:
+        return hint
     pieces = tuple(map(ex.negate, goal.pieces))
-    return constraint_goal(goal.name, goal.text, pieces, ex.negate(goal.expression))
+    reversed_ = constraint_goal(goal.name, goal.text, pieces, ex.negate(goal.expression))
+    if not refusal_reason(type(case.solver), reversed_, objective=False)[0]:
+        hint = f"did you mean {'>=' if '<=' in goal.text else '<='}? {hint}"
+    return hint
 
 
 def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple[str, Span | None]:
@@ -298,12 +284,14 @@ def shorten_text(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:length]}..."
 
 
-def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
+def _check_streamed_rows(
+    problem: Problem, datasets: Mapping[str, DatasetSpec], case: Case
+) -> Iterator[Diagnostic]:
     """Yield an E414 for everything in a case that needs streamed rows in memory."""
-    name = next((name for name in case.datasets if experiment.datasets[name].stream), None)
+    name = next((name for name in case.datasets if datasets[name].stream), None)
     if name is None:
         return
-    deployed, entry = experiment.deployed, experiment.entry_loc(case.label)
+    deployed, entry = problem.deployed, problem.entry_loc(case.label)
     needs: list[tuple[bool, Loc, str]] = [
         (len(case.datasets) > 1, ("datasets", name), "a table of several data sets"),
         (case.share is not None, ("resample",), "resampling"),
@@ -312,8 +300,8 @@ def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnos
         (deployed is not None and deployed.column is None, ("deployed",), "a deployed model"),
         (not case.solver.learns("streams"), entry, f"algorithm '{case.label}'"),
         (
-            case.guard.level is not None and experiment.datasets[name].weight is not None,
-            experiment.holds_loc(case.label),
+            case.guard.level is not None and datasets[name].weight is not None,
+            problem.holds_loc(case.label),
             "a margin for new rows of unequal weight",
         ),
     ]
@@ -331,14 +319,16 @@ def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnos
                 yield Diagnostic("E414", message, "leave it out", loc=loc, span=part.span)
 
 
-def _check_episodes(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
+def _check_episodes(
+    problem: Problem, datasets: Mapping[str, DatasetSpec], case: Case
+) -> Iterator[Diagnostic]:
     """Yield an E308 for an algorithm that learns no policies, E411 for several tables."""
-    logged = {name: logged_columns(experiment.datasets[name]) for name in case.datasets}
+    logged = {name: logged_columns(datasets[name]) for name in case.datasets}
     episodic = [name for name, columns in logged.items() if columns and columns.episode]
     if episodic and not case.solver.learns("episodes"):
         message = f"algorithm '{case.label}' learns no policies of episodes"
         hint = f"algorithms that can: {_algorithms_for('episodes')}"
-        yield Diagnostic("E308", message, hint, loc=experiment.entry_loc(case.label), key=True)
+        yield Diagnostic("E308", message, hint, loc=problem.entry_loc(case.label), key=True)
     for loc, goal in case.located_goals():
         for leaf in ex.leaves(goal.expression):
             if leaf.rate.name == "return_true":

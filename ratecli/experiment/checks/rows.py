@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 
 import numpy as np
 import pandas as pd
 
 from ratecli.certify.trees import plan_goal_test
-from ratecli.config.experiment import Experiment
+from ratecli.config.experiment import Experiment, Problem
 from ratecli.datasets.columns import constant_columns_warning, is_text
 from ratecli.datasets.encode import constant_features
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at
 from ratecli.experiment.cases import Case, references, resolve_goals
 from ratecli.experiment.options import TUNE, safety_key_loc
-from ratecli.experiment.reading import DatasetNames, ExperimentReader
+from ratecli.experiment.reading import DatasetNames, ProblemReader
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import balance
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression, Leaf, Slice
 from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix
 from ratecli.rates.sample import Sample
-from ratecli.rates.syntax import Clause, is_date
+from ratecli.rates.syntax import is_date
 from ratecli.rates.table import DEPLOYED
 from ratecli.sampling.deployed import rates_of_other, with_others, with_stored_decisions
 from ratecli.sampling.logs import TRUTH_COLUMNS, misfits
@@ -63,15 +62,16 @@ def load_rows(
 ) -> TrialData:
     """Load the rows at the first seed; raise E205, E404, E406, E411 with locations."""
     column = experiment.deployed.column if experiment.deployed else None
+    seed = experiment.seeds[0]
     with errors_at(*(("deployed", "column") if column else ("datasets",))):
         if column is not None and column not in columns:
             hint = did_you_mean(column, columns, "columns")
             raise FaultError(Diagnostic("E205", f"there is no column '{column}'", hint))
-        rows = load_trial_data(data, experiment.seeds[0], column, sampling)
+        rows = load_trial_data(data, seed, column, sampling)
     if deployed_model is None:
         return rows
     with errors_at("deployed", "model"):
-        whole = load_trial_data(data, experiment.seeds[0], column, replace(sampling, score=""))
+        whole = load_trial_data(data, seed, column, replace(sampling, score=""))
         return replace(rows, sample=with_stored_decisions(whole, deployed_model).sample)
 
 
@@ -103,11 +103,9 @@ def row_id_warnings(frame: pd.DataFrame, features: Iterable[str], way: str) -> I
             why = "each is a category of its own"
             if many:
                 why = "a model that uses it does not generalize to new rows"
-            message = (
-                f"the feature '{feature}' has {len(words):,} different {kind} in "
-                f"{len(frame):,} rows: {why}"
-            )
+            count = f"{len(words):,} different {kind} in {len(frame):,} rows"
             instead = ", and add numbers such as a year or an age instead" * dates
+            message = f"the feature '{feature}' has {count}: {why}"
             yield Diagnostic("W406", message, way + instead)
 
 
@@ -126,9 +124,7 @@ def check_constant_columns(
             yield replace(constant_columns_warning(found), loc=("datasets", pool[0]), key=True)
 
 
-def check_rows(
-    reading: ExperimentReader, rows: TrialData, cases: Sequence[Case]
-) -> list[Diagnostic]:
+def check_rows(reading: ProblemReader, rows: TrialData, cases: Sequence[Case]) -> list[Diagnostic]:
     """Return the errors and warnings about rows that some cases share.
 
     E304 for `value_true` where it is unknown. Otherwise: E305, E408, E411 and W401 about groups,
@@ -146,10 +142,9 @@ def check_rows(
         *_check_missing_groups(rows.sample, cases),
         *_check_goal_rows(rows.sample, cases),
         *_check_deployed_decisions(rows.sample, cases),
-        *_check_logged_as_deployed(rows.sample, cases),
-        *_check_validation_rows(reading.experiment, rows, cases),
-        *_check_default_threshold(reading.experiment, rows, cases),
-        *_check_row_order(reading.experiment, rows.sample, cases[0]),
+        *_check_validation_rows(reading.problem, rows, cases),
+        *_check_default_threshold(reading.problem, rows, cases),
+        *_check_row_order(reading.problem, rows.sample, cases[0]),
         *misfits(rows.sample, rows.X, rows.episodes),
     ]
     if not any(fault.is_error for fault in found):
@@ -159,11 +154,16 @@ def check_rows(
     return found
 
 
+def _texts(cases: Iterable[Case]) -> Iterator[tuple[Loc, Expression]]:
+    """Yield each expression of the cases once, with its location."""
+    every = (pair for case in cases for pair in case.expressions())
+    yield from {(loc, ex.to_text(tree)): (loc, tree) for loc, tree in every}.values()
+
+
 def _check_true_values(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
     """Yield an E304 for each true value of an outcome of which only one decision's is known."""
     known = {} if sample.logs is None else sample.logs.truths
-    texts = {(loc, ex.to_text(tree)): tree for case in cases for loc, tree in case.expressions()}
-    for (loc, _), tree in texts.items():
+    for loc, tree in _texts(cases):
         for leaf in ex.leaves(tree):
             if leaf.rate.outcome_source == "true" and leaf.rate.outcome not in known:
                 both = " and ".join(each.format(leaf.rate.outcome) for each in TRUTH_COLUMNS)
@@ -263,11 +263,11 @@ def _check_group_size(
 
 
 def _check_file_groups(
-    reading: ExperimentReader, rows: TrialData, pool: DatasetNames
+    reading: ProblemReader, rows: TrialData, pool: DatasetNames
 ) -> Iterator[Diagnostic]:
     """Yield an E408 or W401 for each group of the file that is empty or small."""
-    of = "" if len(reading.groups) == 1 else f" of '{pool[0]}'"
-    for name, conditions in reading.groups[pool].items():
+    of = "" if len(reading.scopes) == 1 else f" of '{pool[0]}'"
+    for name, conditions in reading.scopes[pool].groups.items():
         where = Slice.of(set(), iter(conditions))
         for fault in _check_group_size(rows, where, f"the group '{name}'{of}"):
             yield replace(fault, loc=reading.rules.group_loc(name, pool))
@@ -275,8 +275,7 @@ def _check_file_groups(
 
 def _check_missing_groups(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
     """Yield a W401 for each column in conditions that is empty in some rows."""
-    trees = chain.from_iterable(case.expressions() for case in cases if not case.unseen)
-    yield from check_missing_values(sample, trees)
+    yield from check_missing_values(sample, _texts(case for case in cases if not case.unseen))
 
 
 def check_missing_values(
@@ -325,20 +324,23 @@ def _check_goal_rows(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnost
 
 
 def _check_deployed_decisions(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
-    """Yield an E311 for each rate that counts rows without a decision of the deployed model.
+    """Yield the errors of rates of the deployed model, in `of(deployed, ...)` or if it is audited.
 
-    This covers rates in `of(deployed, ...)`, and in constraints if the deployed model is audited.
+    E311 for a rate that counts rows without a decision. E308 for a value of the logged actions
+    themselves, since importance weights assume decisions that do not depend on the action that was
+    drawn.
     """
-    if sample.deployed is None:  # a trial provides all decisions
+    deployed, logs = sample.deployed, sample.logs
+    if deployed is None:  # a trial provides all decisions
         return
-    texts = {(loc, ex.to_text(tree)): tree for case in cases for loc, tree in case.expressions()}
+    logged = logs is not None and np.array_equal(deployed, logs.action, True)
     audited = any(case.solver.needs_deployed for case in cases)
-    for (loc, _), tree in texts.items():
+    for loc, tree in _texts(cases):
         metrics = [part.metric for part in references(tree, DEPLOYED)]
-        metrics += [tree] if audited and loc[0] == "constraints" else []
+        metrics += [tree] if audited and (logged or loc[0] == "constraints") else []
         for leaf in ex.leaves(*metrics):
             counted = build_rate_matrix([leaf], sample, None).sums.indices
-            missing = sample.counted(counted[np.isnan(sample.deployed[counted])])
+            missing = sample.counted(counted[np.isnan(deployed[counted])])
             if missing:
                 message = (
                     f"the deployed model has no decision on {missing} of the "
@@ -346,28 +348,10 @@ def _check_deployed_decisions(sample: Sample, cases: Sequence[Case]) -> Iterator
                 )
                 hint = "the decision column is empty there: use a slice of rows with decisions"
                 yield Diagnostic("E311", message, hint, loc=loc, span=leaf.span)
-
-
-def _check_logged_as_deployed(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
-    """Yield an E308 for each value of the logged actions themselves as deployed decisions.
-
-    Importance weights assume decisions that do not depend on the action that was drawn.
-    """
-    logs, deployed = sample.logs, sample.deployed
-    if logs is None or deployed is None or not np.array_equal(deployed, logs.action, True):
-        return
-    texts = {
-        (loc, ex.to_text(leaf)): (loc, leaf)
-        for case in cases
-        for loc, tree in case.expressions()
-        for part in ([tree] if case.solver.needs_deployed else references(tree, DEPLOYED))
-        for leaf in ex.leaves(getattr(part, "metric", part))
-        if leaf.rate.is_weighted
-    }
-    for loc, leaf in texts.values():
-        message = f"'{leaf.rate.text}' of the logged actions as deployed decisions is wrong"
-        hint = "the deployed decisions must not be those that were drawn; write value_logged(...)"
-        yield Diagnostic("E308", message, hint, loc=loc, span=leaf.span)
+            if logged and leaf.rate.is_weighted:
+                message = f"'{leaf.rate.text}' of the logged actions as deployed decisions is wrong"
+                hint = "the deployed decisions must not be those drawn; write value_logged(...)"
+                yield Diagnostic("E308", message, hint, loc=loc, span=leaf.span)
 
 
 def _check_constraint_obstacles(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
@@ -400,27 +384,20 @@ def _check_label_slices(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagn
 
     Only algorithms whose classifiers use slices as features are checked.
     """
-    for case in (case for case in cases if case.solver.sees_slices):
+    known = sample.mask("labelled")
+    positive = sample.mask("+")[known]
+    for case in (case for case in cases if case.solver.sees_slices and known.any()):
         for loc, goal in case.located_goals():
             for leaf in ex.leaves(goal.expression):
-                telling = [item for item in leaf.where.conditions if _reveals_label(item, sample)]
-                if telling:
-                    message = (
-                        f"algorithm '{case.label}' uses the slices of its goals as features, and "
-                        f"'{telling[0]}' reveals the label"
-                    )
-                    hint = "to count rows of one label only, use a rate such as tpr or fpr"
-                    yield Diagnostic("E308", message, hint, loc=loc, span=leaf.span)
-
-
-def _reveals_label(condition: Clause, sample: Sample) -> bool:
-    """Return whether a condition holds for exactly the rows of one label."""
-    known = sample.mask("labelled")
-    holds = sample.rows(Slice((), (condition,)))[known]
-    positive = sample.mask("+")[known]
-    if not known.any():
-        return False
-    return np.array_equal(holds, positive) or np.array_equal(holds, ~positive)
+                for item in leaf.where.conditions:
+                    holds = sample.rows(Slice((), (item,)))[known]
+                    if (holds == positive).all() or (holds != positive).all():
+                        message = (
+                            f"algorithm '{case.label}' uses the slices of its goals as features, "
+                            f"and '{item}' reveals the label"
+                        )
+                        hint = "to count rows of one label only, use a rate such as tpr or fpr"
+                        yield Diagnostic("E308", message, hint, loc=loc, span=leaf.span)
 
 
 # safety tests and splits
@@ -503,17 +480,17 @@ def _check_shared_rows(data: ExperimentData, pool: DatasetNames) -> Iterator[Dia
 
 
 def _check_validation_rows(
-    experiment: Experiment, rows: TrialData, cases: Sequence[Case]
+    problem: Problem, rows: TrialData, cases: Sequence[Case]
 ) -> Iterator[Diagnostic]:
     """Yield an E410 for each option that needs validation rows if there are none."""
     for case in cases if "validation" not in rows.splits() else ():
         needs, hint = {}, "give a data set some: split: {validation: 1/3}"
         if key := case.solver.chooses_by:
-            needs[f"'{key}'"] = experiment.entry_loc(case.label, key)
+            needs[f"'{key}'"] = problem.entry_loc(case.label, key)
         if case.guard.holds == "validation":
-            needs["'holds: validation'"] = experiment.holds_loc(case.label)
+            needs["'holds: validation'"] = problem.holds_loc(case.label)
         if case.settings and (kind := _kind_without_folds(rows, case)):
-            needs[f"'{TUNE}' with {kind} rows"] = experiment.entry_loc(case.label, TUNE)
+            needs[f"'{TUNE}' with {kind} rows"] = problem.entry_loc(case.label, TUNE)
             hint = "leave it out" if case.share is not None else hint  # such rows are not split
         for what, loc in needs.items():
             message = f"{what} needs validation rows, but there are none"
@@ -528,31 +505,24 @@ def _kind_without_folds(rows: TrialData, case: Case) -> str:
 
 
 def _check_default_threshold(
-    experiment: Experiment, rows: TrialData, cases: Sequence[Case]
+    problem: Problem, rows: TrialData, cases: Sequence[Case]
 ) -> Iterator[Diagnostic]:
     """Yield an E411 for each score outside [0, 1] whose decisions have the default threshold."""
-    for case in cases:
-        if not case.solver.needs_probabilities:
-            continue
-        scores = rows.X[:, [0]]  # the only feature
+    for case in (case for case in cases if case.solver.needs_probabilities):
+        scores, name = rows.X[:, [0]], case.solver.score_column  # the only feature
         least, most = float(scores.min()), float(scores.max())
         if least < 0 or most > 1:
-            name = case.solver.score_column
-            range_ = f"from {least:.3g} to {most:.3g}"
-            message = (
-                f"'{name}' is no probability: its scores are {range_}, so a threshold is needed"
-            )
-            hint = (
-                f"write {{score: {{name: {name}, threshold: T}}}}: above T, decisions are positive"
-            )
-            yield Diagnostic("E411", message, hint, loc=experiment.entry_loc(case.label, "model"))
+            message = f"'{name}' is no probability: its scores are from {least:.3g} to {most:.3g}"
+            hint = "set a threshold, above which decisions are positive: "
+            hint += f"{{score: {{name: {name}, threshold: T}}}}"
+            yield Diagnostic("E411", message, hint, loc=problem.entry_loc(case.label, "model"))
 
 
-def _check_row_order(experiment: Experiment, sample: Sample, case: Case) -> Iterator[Diagnostic]:
+def _check_row_order(problem: Problem, sample: Sample, case: Case) -> Iterator[Diagnostic]:
     """Yield a W403 for each data set whose last rows are held out and differ from the others."""
     if case.holdout is None or not case.holdout.positional:
         return
-    loc = safety_key_loc(experiment, case.label, "order")
+    loc = safety_key_loc(problem, case.label, "order")
     for name in np.unique(sample.dataset).tolist():
         known = (sample.dataset == name) & ~np.isnan(sample.label)
         parts = [sample.label[known & (sample.part == part)] for part in ("train", "safety")]

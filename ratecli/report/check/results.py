@@ -180,7 +180,7 @@ def load_current_results(
     if detail:
         return None, [Finding(against="run", detail=detail, help=help_)]
     known = {
-        "experiment": prepared.experiment.resolved(),
+        "experiment": prepared.experiment.stated(),
         "datasets": dataset_metadata(prepared),
         "versions": code_versions(),
     }
