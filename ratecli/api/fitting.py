@@ -247,7 +247,7 @@ class FeatureReader:
         warnings = [constant_columns_warning(constant)] if constant else []
         frame = frame[features]
         for name in features:
-            check_feature(frame[name], name, meant_as_text=True, means=means)
+            check_feature(frame[name], meant_as_text=True, means=means)
             kind = inputs.frame[name].dtype
             if is_text(frame[name]) and not isinstance(kind, pd.CategoricalDtype):
                 _check_notation(frame[name])
@@ -284,7 +284,7 @@ class FeatureReader:
             kinds: dict[str, ColumnKind | None] = dict.fromkeys(self.unencoded, "number")
             found = columns_as_known(inputs.named(kinds), kinds, inputs.names)
             for name in kinds:
-                check_feature(found[name], name, meant_as_text=False)
+                check_feature(found[name], meant_as_text=False)
             matrix = found.to_numpy(dtype=np.float64)
         frame = inputs.named(self.encoding.columns_for(classifier))
         return self.encoding.inputs_for(classifier, frame, list(inputs.columns), matrix)

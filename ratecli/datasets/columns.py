@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -16,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.errors import MAX_LISTED, Diagnostic, FaultError, did_you_mean, errors_at
+from ratecli.rates.syntax import value_text
 
 T = TypeVar("T")
 ColumnKind: TypeAlias = Literal["number", "text"]
@@ -32,21 +34,6 @@ _PAIRS = ({"0", "1"}, {"-1", "1"}, {"false", "true"})
 _POSITIVE = ("1", "true")
 
 
-def stray_word_error(
-    name: str, distinct: int, share: float, row: int, word: str
-) -> Diagnostic | None:
-    """Return the E411 for a text column that looks numeric with a few stray words, or None.
-
-    `distinct` is its number of distinct words, `share` the share of rows that are not numbers, and
-    `word` the first of these, in a row counted from 0.
-    """
-    if distinct <= FEW_LEVELS or not 0 < share < STRAY_SHARE:
-        return None
-    message = f"column '{name}' holds numbers, except for '{word}' in row {row + 1}"
-    hint = "correct it, or name the column under 'categorical' or 'drop'"
-    return Diagnostic("E411", message, hint)
-
-
 class CellCounts(NamedTuple):
     """How many cells are marked, and the row of the first one, from 0; -1 if there is none."""
 
@@ -61,6 +48,76 @@ class CellCounts(NamedTuple):
         """Return the counts after more rows, which begin with row `start`."""
         many, first = CellCounts.of(marked)
         return CellCounts(self.many + many, start + first if many and not self.many else self.first)
+
+
+NO_CELLS = CellCounts()
+
+
+@dataclass
+class ColumnFacts:
+    """Facts about a column that decide which roles it can have.
+
+    Attributes
+    ----------
+    is_text
+        Whether the column holds words; otherwise numbers.
+    words, counts, firsts
+        The distinct words as they occur, None for a missing one; in how many rows and in which one,
+        from 0, first.
+    kept
+        Whether `words` are all words, and not too many to be features or to define groups.
+    numbers
+        The distinct numbers, sorted; None if there are more than a few, or if they are unknown.
+    missing, infinite, no_weight
+        The rows without a number, with an infinite one, and with one that is no weight of a row.
+    single
+        Whether no number changes when it is stored in single precision.
+    least, most
+        The minimum and maximum of the numbers and 0.
+    """
+
+    name: str
+    is_text: bool = False
+    words: list[str | None] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    firsts: list[int] = field(default_factory=list)
+    kept: bool = True
+    numbers: list[float] | None = None
+    missing: CellCounts = NO_CELLS
+    infinite: CellCounts = NO_CELLS
+    no_weight: CellCounts = NO_CELLS
+    single: bool = True
+    least: float = 0.0
+    most: float = 0.0
+
+    @classmethod
+    def of(cls, column: pd.Series) -> ColumnFacts:
+        """Return the facts about a column in memory that decide whether it can be a feature."""
+        name = str(column.name)
+        if is_text(column):
+            codes, words = pd.factorize(column)
+            _, firsts = np.unique(codes[codes >= 0], return_index=True)
+            rows = np.flatnonzero(codes >= 0)[firsts]
+            counts = np.bincount(codes[codes >= 0], minlength=len(words))
+            return cls(name, True, [*words], counts.tolist(), rows.tolist())
+        values = as_float_array(column)
+        missing, infinite = (CellCounts.of(marked(values)) for marked in (np.isnan, np.isinf))
+        return cls(name, missing=missing, infinite=infinite)
+
+    @property
+    def values(self) -> list[Any] | None:
+        """All distinct values, sorted, a missing word last; None if they are too many."""
+        if not self.is_text:
+            return self.numbers
+        return sorted(self.words, key=lambda word: (word is None, word)) if self.kept else None
+
+    def only_value(self, rows: int) -> str | None:
+        """Return the value if all `rows` have the same, "" if all lack one, else None."""
+        if self.words == [None] or self.missing.many == rows:
+            return ""
+        if self.values is None or len(self.values) != 1 or self.missing.many:
+            return None
+        return value_text(self.values[0])
 
 
 def missing_cells_error(

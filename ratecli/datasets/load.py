@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from ratecli.config.dataset import MISSING_TO_MEAN, DatasetSpec
 from ratecli.datasets import registry
 from ratecli.datasets.columns import (
-    CellCounts,
+    FEW_LEVELS,
+    STRAY_SHARE,
+    ColumnFacts,
     as_float_array,
     is_text,
     missing_cells_error,
     read_label,
     read_number,
-    stray_word_error,
 )
 from ratecli.datasets.files import (
     fetch_files,
@@ -258,8 +259,7 @@ def _load_own(entry: DatasetSpec, base: Path, deployed: str | None) -> Table:
     means = entry.missing == MISSING_TO_MEAN
     for name in features:
         if frame[name].notna().any():  # an empty column is left out
-            meant_as_text = name in categorical
-            check_feature(frame[name], name, form, meant_as_text=meant_as_text, means=means)
+            check_feature(frame[name], form, meant_as_text=name in categorical, means=means)
     label_range, label = registry.label_range(entry), np.full(len(frame), np.nan)
     if entry.label is not None and label_range is not None:
         label = read_number(frame[entry.label], entry.label, label_range)
@@ -281,33 +281,40 @@ def _load_own(entry: DatasetSpec, base: Path, deployed: str | None) -> Table:
 
 
 def check_feature(
-    column: pd.Series,
-    name: str,
-    form: TextFormat = PLAIN,
-    *,
-    meant_as_text: bool,
-    means: bool = False,
+    column: pd.Series, form: TextFormat = PLAIN, *, meant_as_text: bool, means: bool = False
 ) -> None:
-    """Raise E407 or E411 if a column of a table in a format cannot be a feature.
+    """Raise the error of a column that cannot be a feature (`feature_error`)."""
+    facts = ColumnFacts.of(column)
+    if fault := feature_error(facts, form, meant_as_text=meant_as_text, means=means):
+        raise FaultError(fault)
+
+
+def feature_error(
+    facts: ColumnFacts, form: TextFormat, *, meant_as_text: bool, means: bool
+) -> Diagnostic | None:
+    """Return the E407 or E411 for a column that cannot be a feature, or None.
 
     E407 for infinite numbers, and for missing ones unless they are replaced by `means`; E411 for
-    numbers in another notation, and for words among numbers.
+    numbers in another notation, and for a few other words among numbers.
     """
-    fault = None
-    if not is_text(column):
-        values = as_float_array(column)
-        missing, infinite = CellCounts.of(np.isnan(values)), CellCounts.of(np.isinf(values))
-        fault = missing_cells_error(name, missing, infinite, means=means)
-    elif not meant_as_text:
-        words = column.dropna()
-        codes, levels = pd.factorize(words)
-        fault = other_notation_error(name, levels, form, OR_TEXT)
-        slips = np.isnan(spelled_numbers(pa.array(levels, pa.string()), form))[codes]
-        if fault is None and slips.any():
-            row, share = int(words.index[slips][0]), float(slips.mean())
-            fault = stray_word_error(name, len(levels), share, row, words[row])
-    if fault is not None:
-        raise FaultError(fault)
+    name = facts.name
+    if not facts.is_text:
+        return missing_cells_error(name, facts.missing, facts.infinite, means=means)
+    if meant_as_text:
+        return None
+    if fault := other_notation_error(name, facts.words, form, OR_TEXT):
+        return fault
+    words = [word for word in facts.words if word is not None]
+    cells = zip(facts.words, facts.counts, facts.firsts, strict=True)
+    counts, firsts = np.array([cell[1:] for cell in cells if cell[0] is not None], int).T
+    strays = np.isnan(spelled_numbers(pa.array(words, pa.string()), form))
+    share = counts[strays].sum() / counts.sum()
+    if len(words) <= FEW_LEVELS or not 0 < share < STRAY_SHARE:
+        return None
+    first = int(np.where(strays, firsts, np.inf).argmin())
+    message = f"column '{name}' holds numbers, except for '{words[first]}' in row"
+    hint = "correct it, or name the column under 'categorical' or 'drop'"
+    return Diagnostic("E411", f"{message} {firsts[first] + 1}", hint)
 
 
 @errors_at("weight")

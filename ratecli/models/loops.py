@@ -1,8 +1,4 @@
-"""Compiled loops over records and trees.
-
-Arguments of the loops over records are the arrays of `models.records`: numbers and codes of m
-records, and their `FeatureCoding`.
-"""
+"""Compiled loops over trees."""
 
 from __future__ import annotations
 
@@ -10,33 +6,6 @@ from typing import Any
 
 import numba
 import numpy as np
-
-
-@numba.njit(inline="always")
-def number_feature(numbers: Any, i: Any, k: Any, coding: Any) -> Any:
-    """Return the index and value of the feature that number k of row i gives."""
-    number = np.float64(numbers[i, coding.of_number[k]])
-    if np.isnan(number):
-        at = coding.missing_at[k]
-        return (at, 1.0) if at >= 0 else (coding.number_at[k], 0.0)
-    return coding.number_at[k], (number - coding.mean[k]) / coding.scale[k]
-
-
-@numba.njit(cache=True, nogil=True)
-def fill_entries(numbers: Any, codes: Any, coding: Any, columns: Any, values: Any) -> None:
-    """Write the feature index and value of each column of m records into `columns`, `values`.
-
-    Both have shape (m, P + G). A level without a feature becomes a 0 in feature 0.
-    """
-    count = len(coding.of_number)
-    for i in range(len(columns)):
-        for k in range(count):
-            columns[i, k], values[i, k] = number_feature(numbers, i, k, coding)
-        for g in range(len(coding.of_code)):
-            at = coding.level_at[coding.first[g] + codes[i, coding.of_code[g]]]
-            columns[i, count + g] = max(at, 0)
-            values[i, count + g] = 1.0 if at >= 0 else 0.0
-
 
 ROW_BLOCK = 1024
 """Rows that go through one tree together: the tree and these rows stay in the cache."""

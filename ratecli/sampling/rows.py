@@ -49,9 +49,9 @@ from ratecli.sampling.resampling import (
     TrainingRowsSpec,
     split_dataset_rows,
 )
+from ratecli.streaming.cells import CellTable
 from ratecli.streaming.encode import encoded_stream
 from ratecli.streaming.scan import RecordProgress
-from ratecli.streaming.split import CellTable
 from ratecli.streaming.stream import RowStream
 from ratecli.streaming.table import StreamedTable, check_memory
 

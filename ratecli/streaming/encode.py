@@ -6,7 +6,7 @@ The result equals that of the in-memory encoder for the same table, up to roundi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -20,9 +20,8 @@ from ratecli.datasets.columns import (
     out_of_range_error,
 )
 from ratecli.datasets.encode import Encoder, NumericBlock, OneHotBlock, check_training_rows
-from ratecli.models.records import FeatureCoding, RecordEncoder, RowBlock
-from ratecli.streaming.split import CellTable, weight_position
-from ratecli.streaming.store import ColumnFacts
+from ratecli.streaming.blocks import FeatureCoding, RowBlock
+from ratecli.streaming.cells import CellTable, weight_position
 from ratecli.streaming.stream import RowStream, SumArrays
 from ratecli.streaming.table import StreamedTable
 
@@ -34,23 +33,14 @@ MIN_NUMBER = 1e-150
 
 def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, Encoder]:
     """Return the rows of a table as features, and the encoder fitted on its training rows."""
-    into = np.arange(len(cells.count), dtype=np.int32)
-    rows = RowStream(
-        table.store,
-        cells.path,
-        into,
-        weight_position(table),
-        record_encoder(table, Encoder.of([])),
-        cells.count,
-        cells.weight,
-        cells.effective,
+    sums = cells.count, cells.weight, cells.effective
+    into, coding = (
+        np.arange(len(cells.count), dtype=np.int32),
+        feature_coding(table, Encoder.of([])),
     )
+    rows = RowStream(table.store, cells.path, into, weight_position(table), coding, *sums)
     encoder, shares = fit_stream_encoder(table, rows[np.flatnonzero(cells.part == "train")])
-    return replace(rows, encoded=record_encoder(table, encoder, shares)), encoder
-
-
-def _level_names(column: ColumnFacts) -> list[str]:
-    return [MISSING_CATEGORY if level is None else level for level in column.levels]
+    return replace(rows, coding=feature_coding(table, encoder, shares)), encoder
 
 
 def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder, dict[str, float]]:
@@ -66,21 +56,18 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
         numbers in other rows that are too far from those in them.
     """
     check_training_rows(train.count.sum())
-    texts, place = table.store.texts, table.store.places
+    place, words = table.store.places, [table.columns[each] for each in table.store.format.words]
     center = _first_means(train)
-    starts = np.cumsum([0, *(len(column.levels) for column in texts.values())])
-    count, known, sums, squares, seen = train.sums(partial(_moments, center, starts))
-    (rows,) = count
+    starts = np.cumsum([0, *(len(column.words) for column in words)])
+    (rows,), known, sums, squares, seen = train.sums(partial(_moments, center, starts))
     blocks: list[NumericBlock | OneHotBlock] = []
     shares: dict[str, float] = {}
-    for name in table.features:
-        if name in table.constants:
-            continue
+    for name in [name for name in table.features if name not in table.constants]:
         column, k = table.columns[name], place[name]
         if column.is_text:
             often = Counter[str]()  # a missing value and a cell `(missing)` are one level
-            for level, times in zip(_level_names(column), seen[starts[k] :].tolist(), strict=False):
-                often[level] += times
+            for level, times in zip(column.words, seen[starts[k] :].tolist(), strict=False):
+                often[MISSING_CATEGORY if level is None else level] += times
             blocks.append(
                 OneHotBlock(name, tuple(sorted(level for level in often if often[level])))
             )
@@ -88,14 +75,13 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
             continue
         if not known[k]:
             raise no_mean_error(name)
-        mean = sums[k] / known[k]
+        mean, share = sums[k] / known[k], float(known[k] / rows)
         with np.errstate(over="ignore", invalid="ignore"):
             deviation = np.sqrt(max(squares[k] / known[k] - mean**2, 0.0))
         same = deviation <= DEVIATION_ROUNDING * abs(center[k])
         tiny = 0 < max(column.most, -column.least) < MIN_NUMBER
         scale = 1.0 if same and not tiny else float(deviation)
         check_scale(name, scale)
-        share = float(known[k] / rows)
         block = NumericBlock(name, float(center[k] + mean), scale, share < 1)
         for value in (column.least, column.most):
             if not np.isfinite((value - block.mean) / scale):
@@ -107,7 +93,8 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
 
 def _first_means(train: RowStream) -> NDArray[np.float64]:
     """Return about the mean of each column of numbers (P,): that of the first rows."""
-    found = next(rows.numbers for rows in train.blocks() if len(rows)).astype(np.float64)
+    first = next(rows for rows in train.blocks() if len(rows))
+    found = first.numbers[first.rows].astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # of columns that are not features
         total = np.nansum(found, axis=0)
         return np.asarray(total / np.maximum((~np.isnan(found)).sum(axis=0), 1))
@@ -124,7 +111,7 @@ def _moments(
     count, seen = np.zeros(1), np.zeros(starts[-1])
     known, sums, squares = np.zeros((3, len(center)))
     for rows in blocks:
-        away = rows.numbers - center
+        away = rows.numbers[rows.rows] - center
         missing = np.isnan(away)
         away[missing] = 0.0
         count += len(rows)
@@ -132,43 +119,33 @@ def _moments(
         with np.errstate(over="ignore", invalid="ignore"):  # of columns that are not features
             sums += away.sum(axis=0)
             squares += np.einsum("ij,ij->j", away, away)
-        seen += np.bincount((rows.codes + starts[:-1]).ravel(), minlength=len(seen))
+        seen += np.bincount((rows.codes[rows.rows] + starts[:-1]).ravel(), minlength=len(seen))
     return count, known, sums, squares, seen
 
 
-def record_encoder(
+def feature_coding(
     table: StreamedTable, encoder: Encoder, shares: Mapping[str, float] | None = None
-) -> RecordEncoder:
-    """Return the conversion of records to an encoder's features; shares are 1 by default."""
-    place, start = table.store.places, 0
-    numbers: list[tuple[float, ...]] = []
-    codes, first, level_at = list[int](), list[int](), list[int]()
+) -> FeatureCoding:
+    """Return how records become an encoder's features; shares are 1 by default."""
+    columns, levels, start = list[tuple[float, ...]](), list[int](), 0
     for block in encoder.blocks:
-        k = place[block.column]
+        place = table.store.places[block.column]
         if isinstance(block, NumericBlock):
-            missing_at = start + 1 if block.missing else -1
-            numbers.append((k, block.mean, block.scale, start, missing_at))
+            columns.append((place, start, block.mean, block.scale, block.missing, -1))
         else:
-            codes.append(k)
-            first.append(len(level_at))
-            feature = {level: start + j for j, level in enumerate(block.levels)}
-            names = _level_names(table.columns[block.column])
-            level_at += [feature.get(level, -1) for level in names]
+            columns.append((place, start, 0.0, 1.0, 0, len(levels)))
+            known = {level: j for j, level in enumerate(block.levels)}
+            words = table.columns[block.column].words
+            levels += [known.get(MISSING_CATEGORY if w is None else w, -1) for w in words]
         start += len(block.names)
-    of_number, mean, scale, number_at, missing = np.array(numbers).reshape(-1, 5).T
-    coding = FeatureCoding(
-        _positions(of_number),
-        mean.copy(),
-        scale.copy(),
-        _positions(number_at),
-        _positions(missing),
-        _positions(codes),
-        _positions(first),
-        _positions(level_at),
+    place_of, at, mean, scale, missing, first = np.array(columns).reshape(-1, 6).T.copy()
+    return FeatureCoding(
+        place=place_of.astype(np.intp),
+        at=at.astype(np.intp),
+        mean=mean,
+        scale=scale,
+        missing=missing.astype(np.intp),
+        first_level=first.astype(np.intp),
+        level=np.array(levels, np.intp),
+        shares=np.array([(shares or {}).get(name, 1.0) for name in encoder.names]),
     )
-    known = np.array([(shares or {}).get(name, 1.0) for name in encoder.names])
-    return RecordEncoder(coding, start, known)
-
-
-def _positions(found: Sequence[int] | NDArray[np.float64]) -> NDArray[np.intp]:
-    return np.array(found, dtype=np.intp)

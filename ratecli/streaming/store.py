@@ -1,10 +1,10 @@
 """A streamed table as records of fixed width: written once, read many times.
 
 Numbers are stored in single precision if that is exact for all of them, else in double precision;
-words by their index among the levels of their column. So a record contains exactly the
-table's values in a few bytes, and rows from anywhere are read with one call. Which columns are
-features, and how rows are split, is not stored. Stores are in the folder `streamed` of the data
-folder; a store that was removed is written again.
+words by their index among the levels of their column. So a record contains exactly the table's
+values in a few bytes, and rows from anywhere are read with one call. Which columns are features,
+and how rows are split, is not stored. Stores are in the folder `streamed` of the data folder; a
+store that was removed is written again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from ratecli.datasets.columns import CellCounts
+from ratecli.datasets.columns import ColumnFacts
 from ratecli.datasets.files import data_folder
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import staged_folder
-from ratecli.rates.syntax import value_text
 
 RECORDS_FILE, FACTS_FILE = "records", "facts.json"
 UNFINISHED_RECORDS_PREFIX = ".new-"
@@ -34,103 +33,55 @@ MAX_PIECE_BYTES = 2**21
 MOST_ROWS, MIN_PIECE_ROWS = 2**13, 2**8
 
 
-@dataclass
-class ColumnFacts:
-    """Facts about a column of a streamed table.
+@dataclass(frozen=True)
+class RecordFormat:
+    """The columns of a record: the numbers, the words, and whether numbers are `single`."""
 
-    Attributes
-    ----------
-    is_text
-        Whether the column holds words; otherwise numbers.
-    values
-        The distinct words as they occur, None for a missing one; or the distinct numbers, sorted.
-        None if there are more than `scan.MAX_TEXT_LEVELS` or `scan.MAX_DISTINCT_NUMBERS`.
-    present
-        Number of rows of a text column with a word that does not mark a missing value.
-    strays, first_stray
-        The rows of a text column with a word that is neither a number nor marks a missing value,
-        and the first such word.
-    other_notation
-        Message and hint of the error if the words of a text column are numbers in another notation.
-    single
-        Whether no number changes when it is stored in single precision.
-    missing, infinite, no_weight
-        The rows without a number, with an infinite one, and without one in `scan.WEIGHT_RANGE`.
-    least, most
-        The minimum and maximum of the numbers and 0.
-    """
+    numbers: tuple[str, ...]
+    words: tuple[str, ...]
+    single: bool
 
-    name: str
-    is_text: bool = True
-    values: list[Any] | None = None
-    present: int = 0
-    strays: CellCounts = field(default_factory=CellCounts)
-    first_stray: str = ""
-    other_notation: tuple[str, str] | None = None
-    single: bool = True
-    missing: CellCounts = field(default_factory=CellCounts)
-    infinite: CellCounts = field(default_factory=CellCounts)
-    no_weight: CellCounts = field(default_factory=CellCounts)
-    least: float = 0.0
-    most: float = 0.0
+    @classmethod
+    def of(cls, columns: Iterable[ColumnFacts]) -> RecordFormat:
+        """Return the format for columns of a table."""
+        words = tuple(each.name for each in columns if each.is_text)
+        numbers = [each for each in columns if not each.is_text]
+        single = all(each.single for each in numbers)
+        return cls(tuple(each.name for each in numbers), words, single)
 
     @property
-    def levels(self) -> list[str | None]:
-        """The words of a text column, in the order of their codes; empty for numbers."""
-        return (self.values or []) if self.is_text else []
-
-    def only_value(self, rows: int) -> str | None:
-        """Return the value if all `rows` have the same, "" if all lack one, else None."""
-        if self.values == [None] or self.missing.many == rows:
-            return ""
-        if self.values is None or len(self.values) > 1 or self.missing.many:
-            return None
-        return value_text(self.values[0])
-
-    @property
-    def sorted_values(self) -> list[Any] | None:
-        """The values in order, None last."""
-        return self.values and sorted(self.values, key=lambda value: (value is None, value or 0))
-
-    @property
-    def kept(self) -> bool:
-        """Whether records contain the column."""
-        return not self.is_text or self.values is not None
+    def dtype(self) -> np.dtype[np.void]:
+        numbers = ("numbers", "<f4" if self.single else "<f8", (len(self.numbers),))
+        return np.dtype([numbers, ("codes", "<u2", (len(self.words),))])
 
 
 @dataclass(frozen=True)
 class RecordStore:
-    """n records in a folder; numbers of a record are in the order of the number columns."""
+    """n records in a folder, and the facts about each column of the table."""
 
     folder: Path
     rows: int
     columns: tuple[ColumnFacts, ...]
 
     @cached_property
-    def numbers(self) -> dict[str, ColumnFacts]:
-        return {column.name: column for column in self.columns if not column.is_text}
-
-    @cached_property
-    def texts(self) -> dict[str, ColumnFacts]:
-        """The text columns that records contain."""
-        return {column.name: column for column in self.columns if column.is_text and column.kept}
-
-    @property
-    def places(self) -> dict[str, int]:
-        """Index of each column among the numbers of a record, or among its codes."""
-        return {name: k for each in (self.numbers, self.texts) for k, name in enumerate(each)}
+    def format(self) -> RecordFormat:
+        return RecordFormat.of(self.columns)
 
     @cached_property
     def record(self) -> np.dtype[np.void]:
-        kind = "<f4" if all(column.single for column in self.numbers.values()) else "<f8"
-        numbers, texts = len(self.numbers), len(self.texts)
-        return np.dtype([("numbers", kind, (numbers,)), ("codes", "<u2", (texts,))])
+        return self.format.dtype
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Index of each column among the numbers of a record, or among its codes."""
+        own = (self.format.numbers, self.format.words)
+        return {name: k for names in own for k, name in enumerate(names)}
 
     @property
     def path(self) -> Path:
         return self.folder / RECORDS_FILE
 
-    @property
+    @cached_property
     def at_once(self) -> int:
         """Number of rows read at once: a power of two, the same for all readers of the store."""
         fits = max(MAX_PIECE_BYTES // max(self.record.itemsize, 1), MIN_PIECE_ROWS)
@@ -143,24 +94,18 @@ class RecordStore:
             count = min(self.at_once, last - start)
             yield start, read_items(self.path, self.record, start, count)
 
-    def has_format_of(self, other: RecordStore) -> bool:
-        """Return whether records have the same columns, stored in the same way."""
-        mine, others = ([*each.numbers, *each.texts] for each in (self, other))
-        return mine == others and self.record == other.record
-
-    def facts(self) -> str:
-        """Return the JSON text from which `open_record_store` restores the store."""
-        return json.dumps({"rows": self.rows, "columns": list(map(asdict, self.columns))})
+    def as_json(self) -> str:
+        """Return the text from which `open_record_store` restores the store."""
+        return json.dumps(asdict(self), default=str)
 
 
 def open_record_store(folder: Path) -> RecordStore | None:
     """Return the store in a folder; None if it is incomplete."""
     try:
         content = json.loads((folder / FACTS_FILE).read_text("utf-8"))
-        columns = TypeAdapter(tuple[ColumnFacts, ...]).validate_python(content["columns"])
-        store = RecordStore(folder, content["rows"], columns)
+        store = TypeAdapter(RecordStore).validate_python(content | {"folder": folder})
         size = store.path.stat().st_size
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, TypeError):
         return None
     return store if size == store.rows * store.record.itemsize else None
 
@@ -183,31 +128,28 @@ def read_runs(path: Path, dtype: np.dtype[Any], runs: Iterable[int], length: int
     return np.frombuffer(b"".join(parts), dtype)
 
 
-def streamed_tables_folder() -> Path:
-    """Return the folder of everything that is stored about streamed tables."""
-    return data_folder() / "streamed"
-
-
 @contextmanager
-def replace_on_success(path: Path) -> Iterator[Path]:
-    """Yield a temporary file name and atomically rename it to `path` on success.
+def write_together(folder: Path, *names: str) -> Iterator[list[Path]]:
+    """Yield temporary paths for files of a folder, and move them there on success, in order.
 
     Raises
     ------
     FaultError
-        E413 if it cannot be written.
+        E413 if they cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with staged_folder(path.parent, UNFINISHED_RECORDS_PREFIX) as folder:
-            new = folder / path.name
-            yield new
-            new.replace(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        with staged_folder(folder, UNFINISHED_RECORDS_PREFIX) as new:
+            yield [new / name for name in names]
+            for name in names:  # another process may have written the same content meanwhile
+                (new / name).replace(folder / name)
     except OSError as error:
         reason = error.strerror or str(error)
-        message = (
-            f"the records of a streamed table cannot be stored in '{streamed_tables_folder()}': "
-            f"{reason}"
-        )
+        message = f"the records of a streamed table cannot be stored in '{folder}': {reason}"
         hint = "they take about as many bytes as the table; set RATECLI_DATA to another folder"
         raise FaultError(Diagnostic("E413", message, hint)) from error
+
+
+def streamed_tables_folder() -> Path:
+    """Return the folder of everything that is stored about streamed tables."""
+    return (data_folder() / "streamed").absolute()

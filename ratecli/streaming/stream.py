@@ -24,10 +24,10 @@ from threadpoolctl import threadpool_limits
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import all_outputs
-from ratecli.models.records import RecordEncoder, RowBlock
 from ratecli.rates.matrix import Predictions, log_loss
 from ratecli.rates.sample import make_read_only
 from ratecli.rates.table import Measurement
+from ratecli.streaming.blocks import FeatureCoding, RowBlock
 from ratecli.streaming.store import RecordStore, read_items, read_runs
 
 SumArrays: TypeAlias = tuple[Array, ...]
@@ -57,8 +57,8 @@ class RowStream:
         Index in this stream of each cell of the file, -1 if its rows are excluded.
     weight_at
         Index of the number in a record that is the row's weight; None if all rows have weight 1.
-    encoded
-        Conversion of the rows to features.
+    coding
+        How records become features.
     count, weight, effective
         (C,) number of rows of each cell, their total weight, and the effective number of rows.
     partition
@@ -69,7 +69,7 @@ class RowStream:
     cells: Path
     into: NDArray[np.int32]
     weight_at: int | None
-    encoded: RecordEncoder
+    coding: FeatureCoding
     count: Array
     weight: Array
     effective: Array
@@ -80,7 +80,7 @@ class RowStream:
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.count), self.encoded.width
+        return len(self.count), self.coding.width
 
     def __len__(self) -> int:
         return len(self.count)
@@ -116,10 +116,9 @@ class RowStream:
 
     def _block(self, start: int, records: NDArray[np.void], cells: NDArray[np.uint16]) -> RowBlock:
         cell, weight = self.into[cells], row_weights(records, self.weight_at)
+        rows = np.flatnonzero(cell >= 0)
         numbers, codes = records["numbers"], records["codes"]
-        block = RowBlock(start, numbers, codes, cell, weight, self.encoded)
-        inside = cell >= 0
-        return block if inside.all() else block.some(inside)
+        return RowBlock(start, numbers, codes, rows, cell[rows], weight[rows], self.coding)
 
     def runs(self) -> int:
         """Return the number of runs of `RUN_LENGTH` rows; the last one may be shorter."""

@@ -12,14 +12,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.config.dataset import MISSING_TO_MEAN, DatasetSpec
-from ratecli.datasets.columns import (
-    FEW_LEVELS,
-    missing_cells_error,
-    read_label,
-    stray_word_error,
+from ratecli.datasets.columns import ColumnFacts, read_label
+from ratecli.datasets.load import (
+    feature_error,
+    feature_names,
+    find_own_files,
+    text_weight_error,
 )
-from ratecli.datasets.load import feature_names, find_own_files, text_weight_error
-from ratecli.datasets.text_format import OR_TEXT
+from ratecli.datasets.text_format import TextFormat, other_notation_error
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.streaming.scan import (
     MAX_DISTINCT_NUMBERS,
@@ -29,7 +29,6 @@ from ratecli.streaming.scan import (
     common_names,
     open_or_write_store,
 )
-from ratecli.streaming.store import ColumnFacts
 
 BASE_MEMORY = 360 * 2**20
 """Memory of a process before it reads anything, in bytes: mostly Python and its libraries."""
@@ -46,12 +45,12 @@ class StreamedTable:
 
     Attributes
     ----------
-    store
-        The records of the rows.
+    store, columns
+        The records of the rows, and the facts about each column.
     features, label, weight
         Names of columns; label and weight are None if there is none.
     label_of
-        1, 0 or NaN for each level or number of the label's column, sorted; empty without a label.
+        1, 0 or NaN for each value of the label's column, sorted; empty without a label.
     digest, files
         As in `Table`.
     """
@@ -82,23 +81,35 @@ class StreamedTable:
         with errors_at("path"):
             self.store = open_or_write_store(own, entry.categorical or (), progress)
         self.columns = {column.name: column for column in self.store.columns}
+        self.digest, self.files = own.digest, own.named_sums
+        self._check_columns(entry, slices)
+        self.label_of = np.zeros(0)
+        if entry.label is not None:
+            self.label_of = _labels(self.columns[entry.label], entry.positive)
+
+    def __len__(self) -> int:
+        return self.store.rows
+
+    def _check_columns(self, entry: DatasetSpec, slices: Sequence[str]) -> None:
+        """Raise the first error of the columns in their roles."""
+        form, means = TextFormat.of_spec(entry), entry.missing == MISSING_TO_MEAN
         for name in self.features:
-            if name not in self.constants and (fault := _feature_error(self.columns[name], entry)):
+            facts, meant_as_text = self.columns[name], name in (entry.categorical or ())
+            if name in self.constants:
+                continue
+            fault = feature_error(facts, form, meant_as_text=meant_as_text, means=means)
+            if fault is None and not facts.kept:
+                message = f"column '{name}' has more than {MAX_TEXT_LEVELS} values"
+                fault = Diagnostic("E411", message, "drop it")
+            if fault is not None:
                 raise FaultError(fault)
         for name in self.columns.keys() & {*entry.number_columns}:
-            if other := self.columns[name].other_notation:
-                raise FaultError(Diagnostic("E411", *other))
+            if fault := other_notation_error(name, self.columns[name].words, form):
+                raise FaultError(fault)
         for name in self.columns.keys() & {*slices}:
             check_splits_rows(self.columns[name])
         if entry.weight is not None:
             _check_weight(self.columns[entry.weight])
-        self.label_of = np.zeros(0)
-        if entry.label is not None:
-            self.label_of = _labels(self.columns[entry.label], entry.positive)
-        self.digest, self.files = own.digest, own.named_sums
-
-    def __len__(self) -> int:
-        return self.store.rows
 
     @cached_property
     def constants(self) -> dict[str, str]:
@@ -110,9 +121,7 @@ class StreamedTable:
     def memory(self) -> int:
         """Approximate memory in bytes of a process that reads the table, whatever its rows."""
         features = [self.columns[name] for name in self.features]
-        sizes = [
-            len(each.levels) if each.is_text else 1 + bool(each.missing.many) for each in features
-        ]
+        sizes = [len(each.words) or 1 + bool(each.missing.many) for each in features]
         width = sum(sizes) + 1
         pieces = PIECE_COPIES * self.store.at_once * self.store.record.itemsize
         batches = BATCH_COLUMN_BYTES * len(sizes)
@@ -123,8 +132,8 @@ class StreamedTable:
         found: dict[str, NDArray[Any]] = {}
         for name, column in self.columns.items():
             if column.kept:
-                many = range(MAX_DISTINCT_NUMBERS + 1) if column.values is None else ()
-                known = [each for each in column.sorted_values or many if each is not None]
+                many = range(MAX_DISTINCT_NUMBERS + 1) if column.values is None else column.values
+                known = [each for each in many if each is not None]
                 found[name] = np.array(known, object if column.is_text else float)
         return found
 
@@ -147,31 +156,6 @@ def check_splits_rows(column: ColumnFacts) -> None:
         raise FaultError(Diagnostic("E411", message, "use a column with fewer values"))
 
 
-def _feature_error(column: ColumnFacts, entry: DatasetSpec) -> Diagnostic | None:
-    """Return the first error of a feature column, or None.
-
-    Errors are missing or infinite values, stray words, and too many levels.
-    """
-    name, strays = column.name, column.strays
-    if not column.is_text:
-        means = entry.missing == MISSING_TO_MEAN
-        return missing_cells_error(name, column.missing, column.infinite, means=means)
-    if name not in (entry.categorical or ()) and column.other_notation:
-        message, hint = column.other_notation
-        return Diagnostic("E411", message, hint + OR_TEXT)
-    if name not in (entry.categorical or ()) and strays.many:
-        known = [each for each in column.levels if each]
-        distinct = len(known) if column.kept else FEW_LEVELS + 1
-        share = strays.many / column.present
-        fault = stray_word_error(name, distinct, share, strays.first, column.first_stray)
-        if fault is not None:
-            return fault
-    if not column.kept:
-        message = f"column '{name}' has more than {MAX_TEXT_LEVELS} values"
-        return Diagnostic("E411", message, "drop it")
-    return None
-
-
 @errors_at("weight")
 def _check_weight(column: ColumnFacts) -> None:
     if column.is_text:
@@ -185,10 +169,8 @@ def _check_weight(column: ColumnFacts) -> None:
 
 
 def _labels(column: ColumnFacts, positive: Any) -> NDArray[np.float64]:
-    """Return the label of each level or number of the label's column; raise E406 if there are too
-    many.
-    """
-    values = column.sorted_values
+    """Return the label of each value of the label's column; raise E406 if there are too many."""
+    values = column.values
     if values is None:
         many = MAX_TEXT_LEVELS if column.is_text else MAX_DISTINCT_NUMBERS
         message = f"label column '{column.name}' has more than {many} values, not two"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from test_encode import dense
 from ratecli.datasets.encode import Encoder, NumericBlock, constant_features, encode_new_rows
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.streaming.encode import record_encoder
+from ratecli.streaming.encode import feature_coding
 
 OPTIONS = {"label": "y", "missing": "mean", "drop": ["part"], "split": {"by": "part"}}
 
@@ -75,12 +76,10 @@ def test_streamed_features_equal_those_in_memory(tmp_path: Path, name: str, drop
     train = (found["part"] == "train").to_numpy()
     ones = np.flatnonzero(["=" in each for each in known.names])
     gaps = known.names.index("gaps")
-    np.testing.assert_allclose(rows.encoded.shares[ones], X[train][:, ones].mean(axis=0))
-    assert rows.encoded.shares[gaps] == found.loc[train, "gaps"].notna().mean()
-    alike = record_encoder(streamed, known)
-    np.testing.assert_array_equal(
-        dense(alike.features(there.numbers, there.codes)), X
-    )  # to the last bit
+    np.testing.assert_allclose(rows.coding.shares[ones], X[train][:, ones].mean(axis=0))
+    assert rows.coding.shares[gaps] == found.loc[train, "gaps"].notna().mean()
+    alike = replace(there, coding=feature_coding(streamed, known))
+    np.testing.assert_array_equal(dense(alike.X), X)  # to the last bit
 
 
 def faults(options: dict[str, Any], folder: Path) -> list[Diagnostic]:

@@ -30,9 +30,9 @@ from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.errors import FaultError
 from ratecli.rates.parser import parse_conditions
 from ratecli.sampling.slice_columns import SliceColumns
+from ratecli.streaming import cells as cells_module
 from ratecli.streaming import scan, store
-from ratecli.streaming import split as split_module
-from ratecli.streaming.split import CellTable
+from ratecli.streaming.cells import CellTable
 from ratecli.streaming.stream import RUN_LENGTH
 
 
@@ -71,7 +71,7 @@ def same_features(rows, encoder, table, train, atol):
     )
     np.testing.assert_allclose(X, Y, atol=atol)
     shown = ((X == 0) | (X == 1)).all(axis=0)
-    np.testing.assert_allclose(rows.encoded.shares[shown], X[train][:, shown].mean(axis=0))
+    np.testing.assert_allclose(rows.coding.shares[shown], X[train][:, shown].mean(axis=0))
     return X
 
 
@@ -119,7 +119,7 @@ def test_numbers_do_not_depend_on_batch_sizes(tmp_path, monkeypatch):
 
 
 def test_long_tables_have_exact_shares_on_average(tmp_path, monkeypatch):
-    monkeypatch.setattr(split_module, "STRETCH", 2**8)
+    monkeypatch.setattr(cells_module, "STRETCH", 2**8)
     monkeypatch.setattr(store, "MOST_ROWS", 2**8)
     table = frame(6000)
     table.loc[5, "job"] = "rare"
@@ -320,11 +320,12 @@ def test_late_rows_change_the_format_of_records(tmp_path, monkeypatch, what):
     assert len(readings) == 1 + again
     ((_, records),) = pieces.pieces()
     assert records["numbers"].dtype == (float if what == "a wide number" else np.float32)
-    for place, column in enumerate(pieces.texts.values()):
-        known = np.array(column.levels, dtype=object)[records["codes"][:, place]]
+    columns = {column.name: column for column in pieces.columns}
+    for place, name in enumerate(pieces.format.words):
+        known = np.array(columns[name].words, dtype=object)[records["codes"][:, place]]
         told = ["-" if word is None else word for word in known]
-        assert told == table[column.name].fillna("-").tolist()
-    for place, name in enumerate(pieces.numbers):
+        assert told == table[name].fillna("-").tolist()
+    for place, name in enumerate(pieces.format.numbers):
         told = pd.to_numeric(table[name])
         np.testing.assert_array_equal(records["numbers"][:, place], told)
 
@@ -367,7 +368,7 @@ def test_runs_and_samples_of_rows(tmp_path):
     some = rows.read_runs([3, 0, last])
     starts = (3 * RUN_LENGTH, 0, last * RUN_LENGTH)
     places = [k for start in starts for k in range(start, min(start + RUN_LENGTH, 1000))]
-    np.testing.assert_array_equal(some.numbers, there.numbers[places])
+    np.testing.assert_array_equal(some.numbers[some.rows], there.numbers[places])
     np.testing.assert_array_equal(some.cell, there.cell[places])
     train = np.flatnonzero(cells.part == "train")
     kept = all_rows(rows[train])

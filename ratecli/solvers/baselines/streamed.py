@@ -12,83 +12,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
-import numba
 import numpy as np
-from scipy import sparse
-from scipy.special import expit
+from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.models.linear import Logistic, Threshold
-from ratecli.models.records import RowBlock
-from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.liblinear import ClassificationLoss
 from ratecli.solvers.problem import Problem
+from ratecli.streaming.blocks import RowBlock
 from ratecli.streaming.stream import RowStream, SumArrays
 
 
-def margin_losses(margin: Array, width: float) -> tuple[Array, Array, Array]:
-    """Return the losses of margins (m,), the negatives of their slopes, and their curvatures.
-
-    The loss is logistic if `width` is 0, else a hinge rounded over an interval of that width of the
-    margin below 1.
-    """
-    if width == 0:
-        pull = expit(-margin)
-        return np.logaddexp(0, -margin), pull, pull * (1 - pull)
-    hinge = np.maximum(0.0, 1.0 - margin)
-    rounded = np.minimum(hinge, width)
-    inside = (hinge > 0) & (hinge < width)
-    return rounded * (hinge - 0.5 * rounded) / width, rounded / width, inside / width
-
-
-@numba.njit(cache=True, nogil=True)
-def add_squares(starts: Any, columns: Any, values: Any, weights: Any, curve: Any) -> None:
-    """Add weighted outer squares of rows in compressed form, of sorted columns, to `curve` (d, d).
-
-    Only its diagonal and the entries below it are changed.
-    """
-    for i in range(len(weights)):
-        for k in range(starts[i], starts[i + 1]):
-            scaled, row = weights[i] * values[k], curve[columns[k]]
-            for j in range(starts[i], k + 1):
-                row[columns[j]] += scaled * values[j]
-
-
 def sum_losses(
-    labels: tuple[Array, Array], w: Array, width: float, chances: Array, blocks: Iterable[RowBlock]
+    labels: tuple[Array, Array],
+    w: Array,
+    width: float,
+    every: NDArray[np.int64],
+    blocks: Iterable[RowBlock],
 ) -> SumArrays:
-    """Sum losses of linear scores and their derivatives in weights and bias, w (d + 1,).
+    """Return the sums over blocks that `streaming.loops.add_losses` describes.
 
-    `labels` are the side (1, -1, or 0 for none) of the rows of each cell, and the factor of their
-    weights. Returns four totals: the loss, the hinge without rounding, the sum of the negative
-    slopes in the margin, and the number of rows with curvature; the first derivatives (d + 1,); and
-    the second derivatives (d + 1, d + 1), on the diagonal and below, of a sample of rows: those
-    with feature j are sampled with at least the probability `chances[j]` (d + 1,), always the same.
+    `labels` are the side of the rows of each cell and the factor of their weights.
     """
+    from ratecli.streaming.loops import add_losses  # numba
+
     side, share = labels
-    d = len(w) - 1
-    totals, slope, curve = np.zeros(4), np.zeros(d + 1), np.zeros((d + 1, d + 1))
-    rare = np.where(chances > chances[-1], chances, 0.0)[:-1]
-    for rows in blocks:
-        sides, counted = side[rows.cell], rows.weight * share[rows.cell]
-        design = DesignMatrix(rows.X)
-        margin = sides * design.scores(w)
-        loss, pull, bend = margin_losses(margin, width)
-        hinge = np.maximum(0.0, 1.0 - margin)
-        (bent,) = np.nonzero(bend * np.abs(sides))
-        counted = np.where(sides == 0, 0.0, counted)
-        totals += np.array([counted @ loss, counted @ hinge, counted @ pull, len(bent)])
-        slope += design.pull(-counted * pull * sides)
-        chance = np.full(len(rows), chances[-1])
-        if rare.any():
-            chance = np.minimum(1.0, chance + (rows.X != 0) @ rare)
-        bent = bent[np.random.default_rng(rows.start).random(len(rows))[bent] < chance[bent]]
-        some, weights = sparse.csr_array(rows.X[bent]), (counted * bend / chance)[bent]
-        add_squares(some.indptr, some.indices, some.data, weights, curve)
-        curve[-1] += DesignMatrix(some).pull(weights)
-    return totals, slope, curve
+    sums = np.zeros(4), np.zeros(len(w)), np.zeros((len(w), len(w)))
+    for block in blocks:
+        rows = block.numbers, block.codes, block.rows, block.start, block.weight
+        add_losses(rows, (side[block.cell], share[block.cell]), block.coding, w, width, every, sums)
+    return sums
 
 
 SAMPLE_ROWS = 2**17
@@ -196,18 +150,16 @@ class StreamedNewton:
         while size * SAMPLE_GROWTH <= self.rows:
             every = int(self.rows / size)
             l2, share = max(self.l2, every / self.rows), self.share * every
-            tolerance = 0.1 * len(self.stream.encoded.shares) * every / self.rows
+            tolerance = 0.1 * len(self.stream.coding.shares) * every / self.rows
             yield replace(self, share=share, l2=l2, every=every, passes=0), tolerance
             size *= SAMPLE_GROWTH
 
     def at(self, w: Array, width: float, curved: float) -> NewtonPoint:
         """Evaluate a point in a pass over the rows, of which about `curved` have curvature."""
         self.passes += 1
-        often = np.maximum(np.append(self.stream.encoded.shares, 1.0) * curved, 1.0)
-        least = min(1.0, SAMPLE_ROWS / max(curved, 1.0))
-        chances = np.clip(MIN_FEATURE_ROWS / often, least, 1.0)
-        labels = self.side, self.share
-        sums = partial(sum_losses, labels, w, width, chances)
+        most, shares = max(1, int(curved / SAMPLE_ROWS)), np.append(self.stream.coding.shares, 1.0)
+        every = np.clip(shares * curved / MIN_FEATURE_ROWS, 1, most).astype(np.int64)
+        sums = partial(sum_losses, (self.side, self.share), w, width, every)
         totals, slope, half = self.stream.sums(sums, self.every)
         penalty, slope = 0.5 * self.l2 * float(w @ w), slope + self.l2 * w
         curve = half + half.T - np.diag(np.diag(half)) + self.l2 * np.eye(len(w))
@@ -270,7 +222,7 @@ class StreamedNewton:
 def fit_plain_streamed(problem: Problem, loss: ClassificationLoss) -> tuple[Threshold, str]:
     """Fit as `linear_fits.fit_plain_classifier` does, for rows that do not fit in memory."""
     descent = StreamedNewton.of(problem)
-    w = np.zeros(len(descent.stream.encoded.shares) + 1)
+    w = np.zeros(len(descent.stream.coding.shares) + 1)
     if loss == "logistic":
         for some, tolerance in [*descent.samples(), (descent, LOGISTIC_TOLERANCE)]:
             w, done = some.least(w, tolerance)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.models.base import Array, Features, append_columns
-from ratecli.models.records import RowBlock
 from ratecli.rates.matrix import RowKinds
+from ratecli.streaming.blocks import RowBlock
 from ratecli.streaming.stream import RUN_LENGTH, RowStream, SumArrays, add_sums
 
 Floats32 = NDArray[np.float32]

@@ -1,8 +1,8 @@
 """The split and the cell of each row of a streamed table, cached in a file beside its records.
 
-A table of at most `STRETCH` rows is split exactly as one in memory. A longer one is split stretch
-by stretch: in each, the number of rows of a stratum in each part is within one row of its share,
-and exact on average.
+Rows with the same label, split and slices form a cell. A table of at most `STRETCH` rows is split
+exactly as one in memory. A longer one is split stretch by stretch: in each, the number of rows of a
+stratum in each part is within one row of its share, and exact on average.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,48 +29,55 @@ from ratecli.datasets.split import (
 )
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.streaming.store import replace_on_success
+from ratecli.streaming.store import write_together
 from ratecli.streaming.stream import CELL_DTYPE, row_weights
 from ratecli.streaming.table import StreamedTable, check_splits_rows
 
 CellIndices = NDArray[np.int64]
 
+STRETCH = 2**16
+MAX_CELLS = 2**16
+CELLS_VERSION = 4
 
-class Grouping:
-    """How one column of a record distinguishes rows.
 
-    A text column distinguishes its words, a column of few numbers these numbers; any other, the
-    intervals between the `cuts` that it is compared with, and the cuts. A missing number is last.
+class Grouping(NamedTuple):
+    """How a column of a record distinguishes rows: by its words or few numbers, else by `cuts`.
+
+    Cuts distinguish the numbers between them, and the cuts; a missing number is last.
 
     Attributes
     ----------
-    part, column
+    part, place
         `codes` or `numbers` of a record, and the column's index among them.
     values
         A representative value for each index that `of` returns.
-    order
-        The index of each code of a text column, whose values are sorted.
     """
 
-    def __init__(self, table: StreamedTable, name: str, cuts: Sequence[float]) -> None:
+    part: str
+    place: int
+    values: NDArray[Any]
+    order: CellIndices | None = None
+    cuts: NDArray[np.float64] | None = None
+
+    @classmethod
+    def by(cls, table: StreamedTable, name: str, cuts: Sequence[float]) -> Grouping:
         """Distinguish the rows of a table by a column that is only compared with `cuts`."""
-        facts, self.column = table.columns[name], table.store.places[name]
-        self.part = "codes" if facts.is_text else "numbers"
-        self.cuts: NDArray[np.float64] | None = None
-        self.order: NDArray[np.int64] | None = None
+        facts, place = table.columns[name], table.store.places[name]
+        known = facts.values
         if facts.is_text:
-            rank = {level: k for k, level in enumerate(facts.sorted_values or ())}
-            self.values = np.array(list(rank), dtype=object)
-            self.order = np.array([rank[level] for level in facts.levels], dtype=np.int64)
-        elif facts.values is not None:
-            self.values = np.array([*facts.values, np.nan])
-        else:
-            self.cuts = np.unique(np.array(cuts, dtype=np.float64))
-            self.values = np.array([*_interval_values(self.cuts), np.nan])
+            assert known is not None
+            rank = {word: k for k, word in enumerate(known)}
+            order = np.array([rank[word] for word in facts.words], dtype=np.int64)
+            return cls("codes", place, np.array(known, dtype=object), order)
+        ends = np.unique(np.array(cuts, dtype=np.float64))
+        found = _interval_values(ends) if known is None else known
+        return cls(
+            "numbers", place, np.array([*found, np.nan]), cuts=ends if known is None else None
+        )
 
     def of(self, records: NDArray[np.void]) -> CellIndices:
         """Return the index of each row's value, as (m,)."""
-        found = records[self.part][:, self.column]
+        found = records[self.part][:, self.place]
         if self.order is not None:
             return np.asarray(self.order[found])
         found = found.astype(np.float64)
@@ -93,27 +99,19 @@ def _interval_values(cuts: NDArray[np.float64]) -> list[float]:
     return [float(ends[0]), *np.stack([cuts, between], axis=1).ravel().tolist()]
 
 
-STRETCH = 2**16
-MAX_CELLS = 2**16
-CELLS_VERSION = 3
-
-
 class CellTable:
-    """The C cells of a table and its split: rows of one cell count alike in all rates.
+    """The C cells of a table's rows, which agree in part, label and all slices.
 
     Attributes
     ----------
     path
-        File with two bytes per row: the index of its cell.
+        A file with the cell of each row.
+    part, label
+        (C,) of each cell.
     columns
-        (C,) values of each column that distinguishes cells, by name.
-    label, part, count, weight, effective
-        (C,) label and part of each cell, its number of rows, their total weight, and the number of
-        rows of equal weight whose total has the same sampling variance.
-    groupings
-        How each column distinguishes rows, by name; the label is the column ''.
-    sizes
-        Numbers of values of all groupings, then of parts.
+        (C,) a representative value of each cell, for each column that slices or the split use.
+    count, weight, effective
+        (C,) number of rows, their total weight, and the effective number of rows.
     """
 
     def __init__(
@@ -124,7 +122,7 @@ class CellTable:
         random: str,
         generator: Callable[[int], np.random.Generator],
     ) -> None:
-        """Read the cells from their file, or write it.
+        """Open the file with the cells of a table's rows, or write it.
 
         `slices` has the numbers that each column is compared with, `generator` returns the random
         generator that splits a stretch of rows, given its number, and `random` names it in the key
@@ -145,22 +143,25 @@ class CellTable:
         self.path = table.store.folder / f"cells-{digest}"
         facts, size = self.path.with_suffix(".npz"), len(table) * CELL_DTYPE.itemsize
         if not (facts.exists() and self.path.exists() and self.path.stat().st_size == size):
-            with replace_on_success(facts) as told, replace_on_success(self.path) as new:
-                keys, sums = self._write(new)
-                np.savez(told, keys=keys, sums=sums)
+            with write_together(self.path.parent, self.path.name, facts.name) as (cells, sums):
+                np.savez(sums, *self._write(cells))
         with np.load(facts) as known:
-            keys, (self.count, self.weight, square) = known["keys"], known["sums"]
+            keys, (self.count, self.weight, square) = known["arr_0"], known["arr_1"]
         *own, part = np.unravel_index(keys, self.sizes)
         self.part = np.array(SPLIT_NAMES, "<U10")[part]
         self.effective = np.divide(self.weight**2, square, out=self.count.copy(), where=square > 0)
-        self.label, self.columns = np.full(len(part), np.nan), dict[str, NDArray[Any]]()
-        for (name, each), place in zip(self.groupings.items(), own, strict=True):
-            if name:
-                self.columns[name] = each.values[place]
-            else:
-                self.label = np.append(table.label_of, np.nan)[place]
+        values = {
+            name: each.values[index]
+            for (name, each), index in zip(self.groupings.items(), own, strict=True)
+        }
+        self.label = np.full(len(part), np.nan)
+        if "" in values:
+            self.label = np.append(table.label_of, np.nan)[own[0]]
+            del values[""]
+        self.columns: dict[str, NDArray[Any]] = values
 
     def _find_groupings(self, slices: Mapping[str, Sequence[float]]) -> dict[str, Grouping]:
+        """Return how rows are distinguished: by the label (""), then by other columns."""
         spec, table = self.spec, self.table
         if spec.order is not None:
             message = "the rows of a streamed table cannot be split by the order of a column"
@@ -170,13 +171,12 @@ class CellTable:
         names = [name for name in slices if name in table.columns]
         names += [] if spec.by is None else [spec.by]
         names += [name for name in spec.stratify or () if name != "label"]
-        found = {} if table.label is None else {"": Grouping(table, table.label, ())}
+        found = {} if table.label is None else {"": Grouping.by(table, table.label, ())}
         for name in dict.fromkeys(names):
-            column = table.columns.get(name)
-            if column is None:
+            if name not in table.columns:
                 raise missing_column_error(name, table.columns)
-            check_splits_rows(column)
-            found[name] = Grouping(table, name, slices.get(name, ()))
+            check_splits_rows(table.columns[name])
+            found[name] = Grouping.by(table, name, slices.get(name, ()))
         return found
 
     def _write(self, path: Path) -> tuple[CellIndices, NDArray[np.float64]]:
@@ -184,38 +184,42 @@ class CellTable:
 
         Return the keys (C,) of the cells, and (3, C) numbers of rows, weights and squared weights.
         """
-        if np.prod(np.array(self.sizes, dtype=float)) >= 2**62:
-            raise self._too_many()
         known: dict[int, int] = {}
         totals = np.zeros((3, MAX_CELLS))
+        few = np.prod(np.array(self.sizes, dtype=float)) < 2**62
         with path.open("wb") as file:
             for k, (places, weights) in enumerate(self._stretches()):
-                key = np.ravel_multi_index((*places, self._parts(places, k)), self.sizes)
-                keys, of = np.unique(key, return_inverse=True)
-                ids = np.array([known.setdefault(each, len(known)) for each in keys.tolist()])
-                if len(known) > MAX_CELLS:
-                    raise self._too_many()
+                if few:
+                    key = np.ravel_multi_index((*places, self._parts(places, k)), self.sizes)
+                    keys, of = np.unique(key, return_inverse=True)
+                    ids = np.array([known.setdefault(each, len(known)) for each in keys.tolist()])
+                if not few or len(known) > MAX_CELLS:
+                    names = ", ".join(f"'{name}'" for name in self.groupings if name)
+                    message = f"the columns {names} distinguish more than {MAX_CELLS} kinds of rows"
+                    hint = "define groups and strata by fewer or coarser columns"
+                    raise FaultError(Diagnostic("E411", message, hint))
                 cell = ids[of]
                 cell.astype(CELL_DTYPE).tofile(file)
                 added = None, weights, weights**2
                 totals += [np.bincount(cell, each, MAX_CELLS) for each in added]
-        keys, sums = np.array(list(known)), totals[:, : len(known)]
-        counts = (
-            np.bincount(keys % len(SPLIT_NAMES), sums[0], len(SPLIT_NAMES)).astype(int).tolist()
-        )
+        keys, sums, parts = np.array(list(known)), totals[:, : len(known)], len(SPLIT_NAMES)
+        counts = np.bincount(keys % parts, sums[0], parts).astype(int).tolist()
         check_parts(dict(zip(SPLIT_NAMES, counts, strict=True)), self.spec, None)
         return keys, sums
 
     def _stretches(self) -> Iterator[tuple[list[CellIndices], NDArray[np.float64]]]:
         """Yield the indices of all grouping columns, and the weights, `STRETCH` rows at a time."""
-        store = self.table.store
-        columns: list[Callable[[Any], NDArray[Any]]] = [each.of for each in self.groupings.values()]
-        columns.append(partial(row_weights, weight_at=weight_position(self.table)))
+        store, weight = self.table.store, weight_position(self.table)
         for first in range(0, store.rows, STRETCH):
-            pieces = store.pieces(first, min(first + STRETCH, store.rows))
-            found = [[read(records) for read in columns] for _, records in pieces]
-            *places, weight = map(np.concatenate, zip(*found, strict=True))
-            yield places, weight
+            found = [
+                (
+                    *(each.of(records) for each in self.groupings.values()),
+                    row_weights(records, weight),
+                )
+                for _, records in store.pieces(first, min(first + STRETCH, store.rows))
+            ]
+            *places, weights = map(np.concatenate, zip(*found, strict=True))
+            yield places, weights
 
     def _parts(self, places: Sequence[CellIndices], k: int) -> CellIndices:
         """Return the index in `SPLIT_NAMES` of the part of each row of stretch k, as (m,)."""
@@ -233,13 +237,6 @@ class CellTable:
         part = split_rows(stretch, spec, self.generator(k), sample)
         found = np.select([part == name for name in SPLIT_NAMES], range(len(SPLIT_NAMES)))
         return found if spec.by is None else found[of[spec.by]]
-
-    def _too_many(self) -> FaultError:
-        names = ", ".join(f"'{name}'" for name in self.groupings if name)
-        message = f"the columns {names} distinguish more than {MAX_CELLS} kinds of streamed rows"
-        return FaultError(
-            Diagnostic("E411", message, "define groups and strata by fewer or coarser columns")
-        )
 
 
 def weight_position(table: StreamedTable) -> int | None:
