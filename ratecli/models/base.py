@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,11 @@ def features_of_entries(columns: NDArray[np.signedinteger], values: Array, width
     matrix.eliminate_zeros()
     matrix.sum_duplicates()
     return matrix if columns.shape[1] < SPARSE_BELOW * width else matrix.toarray()
+
+
+def width_of(part: str) -> Any:
+    """Return a property `width` for models: the number of features of a part."""
+    return property(lambda model: getattr(model, part).width)
 
 
 @runtime_checkable

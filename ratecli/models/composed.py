@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas.util import hash_array
 from scipy import sparse
 
-from ratecli.models.base import Array, Classifier, Features, append_columns
+from ratecli.models.base import Array, Classifier, Features, append_columns, width_of
 from ratecli.models.linear import Linear, Threshold, ramp
 from ratecli.models.probabilities import ProbabilityModel
 from ratecli.models.recent import class_probabilities, leading_features, mark_rows
@@ -49,9 +50,7 @@ class CostSensitiveClassifier(Classifier):
         if np.isnan(self.costs).any() or np.isnan(self.cut):
             raise ValueError("a cost is not a number")
 
-    @property
-    def width(self) -> int:
-        return self.chances.width
+    width = width_of("chances")
 
     def score(self, X: Features) -> Array:
         """Return (n,) minus the expected cost of a positive decision, minus the cut."""
@@ -75,9 +74,7 @@ class ProbabilityThreshold(Classifier):
         if np.isnan(self.threshold):
             raise ValueError("the threshold is not a number")
 
-    @property
-    def width(self) -> int:
-        return self.chances.width
+    width = width_of("chances")
 
     def score(self, X: Features) -> Array:
         return self.estimate(X) - self.threshold
@@ -121,9 +118,7 @@ class GroupThreshold:
         if np.isnan(self.thresholds).any():
             raise ValueError("a threshold is not a number")
 
-    @property
-    def width(self) -> int:
-        return self.scorer.width
+    width = width_of("scorer")
 
     def score(self, X: Features) -> Array:
         """Return the score minus the threshold; X is (n, d + S) with memberships last."""
@@ -164,9 +159,7 @@ class ModelRegressor(Classifier):
         if self.values.classes != 1 or not low <= high:
             raise ValueError(f"{self.values.classes} columns instead of 1, or no range")
 
-    @property
-    def width(self) -> int:
-        return self.values.width
+    width = width_of("values")
 
     def score(self, X: Features) -> Array:
         return class_probabilities(self.values, X)[:, 0]
@@ -313,10 +306,7 @@ class MajorityVote(MixtureClassifier):
         return self.decide(X)
 
 
-Words = NDArray[np.uint64]
-
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 BLOCK_ENTRIES = 2**18
 """Number of entries of X to hash at a time, few enough to stay in the cache."""
 
@@ -368,24 +358,17 @@ def row_uniforms(rows: sparse.csr_array, salt: int) -> Array:
     """Return U(x) for each row, shape (n,), multiples of 2^-53 in [0, 1); `rows` store no zeros.
 
     The hash of a row is the sum modulo 2^64 of hashes of its features' columns and values, so it
-    does not depend on their order or storage. The salt is mixed into that sum.
+    does not depend on their order or storage. The salt is mixed into that sum. pandas hashes
+    integers by the finalizer of splitmix64 (Steele, Lea, Flood 2014), a bijection that mixes all
+    bits.
     """
-    columns = _splitmix64(np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * GOLDEN)
+    columns = hash_array(np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * GOLDEN)
     values = rows.data.view(np.uint64)
     sums = np.zeros(rows.nnz + 1, dtype=np.uint64)
-    np.cumsum(_splitmix64(values ^ columns[rows.indices]), out=sums[1:])
+    np.cumsum(hash_array(values ^ columns[rows.indices]), out=sums[1:])
     hashes = sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
-    salted = _splitmix64(hashes ^ _splitmix64(np.full(1, salt % 2**64, dtype=np.uint64) + GOLDEN))
+    salted = hash_array(hashes ^ hash_array(np.full(1, salt % 2**64, dtype=np.uint64) + GOLDEN))
     return np.asarray((salted >> np.uint64(11)) * 2.0**-53, dtype=float)
-
-
-def _splitmix64(words: Words) -> Words:
-    """The finalizer of splitmix64 (Steele, Lea, Flood 2014): a bijection that mixes all bits."""
-    mixed = (words ^ (words >> np.uint64(30))) * FIRST
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= SECOND
-    mixed ^= mixed >> np.uint64(31)
-    return mixed
 
 
 def map_blocks(X: Features, answer: Callable[[sparse.csr_array], NDArray[Any]]) -> Array:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.models.layout import ColumnLayout
-from ratecli.models.probabilities import reject_zip_bomb, same_version, trusted_types
+from ratecli.models.probabilities import load_skops, trusted_types
 from ratecli.models.tree_formats import convert_sklearn_trees
 
 NUMBER_TYPES = {
@@ -171,11 +171,8 @@ class StoredPipeline:
 def _load(blob: bytes) -> tuple[Any, Any, Any]:
     """Return a model, all its steps but the last (None without some), and its last step."""
     from sklearn.pipeline import Pipeline  # noqa: PLC0415  slow, and rarely needed
-    from skops.io import loads  # noqa: PLC0415
 
-    reject_zip_bomb(blob)
-    with same_version():
-        model = loads(blob, trusted=trusted_types(blob, LOADED_TYPES))
+    model = load_skops(blob, LOADED_TYPES)
     if not hasattr(model, "classes_"):
         raise TypeError(f"{type(model).__name__} is none, or it is not fitted")
     if not isinstance(model, Pipeline):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.base import Array, Classifier, Features, width_of
 from ratecli.rates.sample import make_read_only
 from ratecli.rates.table import return_key
 
@@ -156,23 +156,16 @@ class Episodes:
         (name, column), layout = self.keys[key], self.layout
         gains = self.outcomes[:, :, column] * layout.discounts
         low, high = min(layout.lows[column], 0.0), max(layout.highs[column], 0.0)
-        last = np.zeros(layout.steps)
-        last[-1] = 1.0
-        match name:
-            case "return":
-                return EpisodeFactors(gains)
-            case "return_ordinary":
-                return EpisodeFactors(gains.sum(axis=1, keepdims=True) * last)
-            case "return_above":
-                whole = low * layout.discounts
-                return EpisodeFactors(gains - whole, constant=float(whole.sum()))
-            case "return_below":
-                whole = high * layout.discounts
-                return EpisodeFactors(gains - whole, constant=float(whole.sum()))
-            case "return_logged":
-                return EpisodeFactors(gains, power=0)
-        factors = np.broadcast_to(last, gains.shape)
-        return EpisodeFactors(factors, power=1 if name == "episode_weight" else 2)
+        last = np.eye(layout.steps)[-1]
+        if name in EPISODE_WEIGHTS:
+            factors = np.broadcast_to(last, gains.shape)
+            return EpisodeFactors(factors, power=1 if name == "episode_weight" else 2)
+        if name == "return_ordinary":
+            return EpisodeFactors(gains.sum(axis=1, keepdims=True) * last)
+        if name == "return_logged":
+            return EpisodeFactors(gains, power=0)
+        offset = {"return_above": low, "return_below": high}.get(name, 0.0) * layout.discounts
+        return EpisodeFactors(gains - offset, constant=float(offset.sum()))
 
 
 class EpisodeFactors(NamedTuple):
@@ -290,9 +283,7 @@ class SoftmaxPolicy(Classifier):
         if not np.isfinite(self.weights).all():
             raise ValueError("weights of a policy must be finite numbers")
 
-    @property
-    def width(self) -> int:
-        return self.episodes.width
+    width = width_of("episodes")
 
     def chances(self, states: Array) -> Array:
         """Return (S, k) chances of `episodes.actions` in states (S, d) of `episodes.states`."""

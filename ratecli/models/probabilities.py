@@ -9,8 +9,7 @@ import io
 import json
 import warnings
 import zipfile
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli import plugins
-from ratecli.models.base import Array, Features
+from ratecli.models.base import Array, Features, width_of
 from ratecli.models.layout import MAX_FEATURES
 from ratecli.models.trees import TreeEnsemble
 
@@ -151,33 +150,24 @@ def dump_skops(model: Any) -> bytes:
     return buffer.getvalue()
 
 
-def load_skops(blob: bytes) -> Any:
-    """Load a classifier that `dump_skops` wrote.
+def load_skops(blob: bytes, others: Collection[str] = ()) -> Any:
+    """Load an object in skops' format, such as a classifier that `dump_skops` wrote.
 
-    Raise ValueError unless it is an object of trusted types, stored by the installed version of
-    scikit-learn.
+    Raise ValueError unless it is an object of trusted types, or one of `others`, stored by the
+    installed version of scikit-learn.
     """
+    from sklearn.exceptions import InconsistentVersionWarning  # noqa: PLC0415
     from skops.io import loads  # noqa: PLC0415
 
-    with same_version():
-        reject_zip_bomb(blob)
-        return loads(blob, trusted=trusted_types(blob))
-
-
-@contextmanager
-def same_version() -> Iterator[None]:
-    """Raise ValueError for a classifier that another version of scikit-learn stored."""
-    from sklearn.exceptions import InconsistentVersionWarning  # noqa: PLC0415
-
+    reject_zip_bomb(blob)
     with warnings.catch_warnings():
         warnings.simplefilter("error", InconsistentVersionWarning)
         try:
-            yield
+            return loads(blob, trusted=trusted_types(blob, others))
         except InconsistentVersionWarning as warning:
             made, here = warning.original_sklearn_version, warning.current_sklearn_version
-            raise ValueError(
-                f"it was stored by scikit-learn {made}, but {here} is installed"
-            ) from warning
+            message = f"it was stored by scikit-learn {made}, but {here} is installed"
+            raise ValueError(message) from warning
 
 
 def trusted_types(blob: bytes, others: Collection[str] = ()) -> list[str]:
@@ -254,9 +244,7 @@ class FactoredModel:
         if not fits or {part.width for part in self.parts} - {self.width}:
             raise ValueError("the parts do not fit the labels")
 
-    @property
-    def width(self) -> int:
-        return self.labels.width
+    width = width_of("labels")
 
     @property
     def classes(self) -> int:

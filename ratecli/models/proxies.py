@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.base import Array, Classifier, Features, width_of
 from ratecli.models.composed import map_blocks, row_uniforms
 from ratecli.models.probabilities import ProbabilityModel
 from ratecli.models.recent import class_probabilities
@@ -112,9 +112,7 @@ class ClassifierProxy:
         if not (known and 0 <= self.noise <= 1):
             raise ValueError(f"groups {self.groups}, noise {self.noise}")
 
-    @property
-    def width(self) -> int:
-        return self.chances.width
+    width = width_of("chances")
 
     @property
     def values(self) -> int:
@@ -151,9 +149,7 @@ class ProxyFilter(Classifier):
         if not good:
             raise ValueError(f"chances {self.keep} of {self.proxy.values} values")
 
-    @property
-    def width(self) -> int:
-        return self.proxy.width
+    width = width_of("proxy")
 
     def memberships(self, X: Features) -> Array:
         """Return (n, L) the probability of each value of the proxy."""

@@ -11,7 +11,7 @@ import io
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from typing import Any, get_args, get_origin, get_type_hints
@@ -19,38 +19,16 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from ratecli.models import composed, layout, linear, policy, probabilities, proxies, trees
 from ratecli.models.base import Classifier
-from ratecli.models.composed import (
-    CostSensitiveClassifier,
-    GroupThreshold,
-    HashedMixture,
-    HashedRamp,
-    MajorityVote,
-    MixtureClassifier,
-    ModelRegressor,
-    ProbabilityThreshold,
-)
-from ratecli.models.layout import ColumnLayout
-from ratecli.models.linear import LinearRegressor, Logistic, Ramp, RandomizedLogistic, Threshold
-from ratecli.models.policy import EpisodeLayout, SoftmaxPolicy
-from ratecli.models.probabilities import (
-    FactoredModel,
-    ProbabilityModel,
-    SklearnModel,
-    dump_skops,
-    load_skops,
-    reject_zip_bomb,
-)
-from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
-from ratecli.models.trees import TreeEnsemble
+from ratecli.models.probabilities import ProbabilityModel, dump_skops, load_skops, reject_zip_bomb
 
-_STORED: tuple[Any, ...] = (
-    *(Threshold, Logistic, Ramp, RandomizedLogistic, LinearRegressor, ModelRegressor, HashedRamp),
-    *(MixtureClassifier, MajorityVote, HashedMixture, GroupThreshold, CostSensitiveClassifier),
-    *(ProbabilityThreshold, ProxyFilter, SampledFilter, SoftmaxPolicy, SplitTree, ClassifierProxy),
-    *(TreeEnsemble, SklearnModel, FactoredModel, ColumnLayout, EpisodeLayout),
-)
-STORED_CLASSES: Mapping[str, Any] = {each.kind: each for each in _STORED}
+STORED_CLASSES: Mapping[str, Any] = {
+    each.kind: each
+    for module in (composed, layout, linear, policy, probabilities, proxies, trees)
+    for each in vars(module).values()
+    if isinstance(each, type) and is_dataclass(each) and hasattr(each, "kind")
+}
 """The classes of models and of their parts, by kind."""
 SCALARS = (bool, float, int, str)
 NamedArrays = Mapping[str, NDArray[Any]]

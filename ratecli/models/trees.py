@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from ratecli.models.base import Array, Features
+from ratecli.models.base import Array, Features, width_of
 from ratecli.models.layout import ColumnLayout
 from ratecli.rates.sample import make_read_only
 
@@ -143,10 +143,7 @@ class TreeEnsemble:
         nodes["missing"] = np.where(self.missing_second, second, first)
         return nodes
 
-    @property
-    def width(self) -> int:
-        """d, the number of features."""
-        return self.layout.width
+    width = width_of("layout")
 
     @property
     def classes(self) -> int:

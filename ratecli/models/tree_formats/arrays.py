@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -37,14 +37,33 @@ class Tree(NamedTuple):
     set_at: NDArray[np.intp]
     sets: NDArray[np.bool_] = np.zeros(0, dtype=bool)
 
+    @classmethod
+    def of_splits(cls, **parts: Any) -> Tree:
+        """Return a tree of S splits, and then the leaves with `values` (L, K).
+
+        The other parts are those of the splits; without `set_at` none of them has a set.
+        """
+        splits, leaves = len(parts["column"]), len(parts["values"])
+        parts = {"set_at": np.full(splits, NO_SET), "sets": cls._field_defaults["sets"]} | parts
+        for name in ("column", "threshold", "children", "missing_second", "set_at"):
+            blank = LEAF if name in {"column", "set_at"} else 0
+            sizes = [(0, leaves)] + [(0, 0)] * (parts[name].ndim - 1)
+            parts[name] = np.pad(parts[name], sizes, constant_values=blank)
+        return cls(**parts | {"values": np.pad(parts["values"], [(splits, 0), (0, 0)])})
+
     def select(self, nodes: NDArray[np.intp]) -> Tree:
         """Return the `nodes` (M,) in this order; their children keep their numbers."""
         names = self._fields[:-1]  # all but the sets
         return self._replace(**{name: getattr(self, name)[nodes] for name in names})
 
 
-def combine_trees(layout: ColumnLayout, trees: Iterable[Tree], **more: Any) -> TreeEnsemble:
-    """Return the ensemble of the trees; `more` are its other fields.
+def combine_trees(
+    layout: ColumnLayout, trees: Iterable[Tree], start: Array, *, softmax: bool, **more: Any
+) -> TreeEnsemble:
+    """Return the ensemble of the trees, whose leaves have K values; `more` are its other fields.
+
+    `start` (K,) are initial values. The single log-odds (K = 1) of two classes become those of the
+    second one.
 
     Raises
     ------
@@ -71,28 +90,17 @@ def combine_trees(layout: ColumnLayout, trees: Iterable[Tree], **more: Any) -> T
     require(below.all(), "a child does not exist")
     require(not np.isnan(parts["threshold"][inner]).any(), "a threshold is not a number")
     parts["children"] = parts["children"] + np.repeat(roots, sizes)[:, None]
-    return TreeEnsemble(layout, roots, **parts, **more)
+    if softmax and len(start) == 1:
+        start, parts["values"] = np.insert(start, 0, 0.0), np.insert(parts["values"], 0, 0.0, 1)
+    return TreeEnsemble(layout, roots, **parts, start=start, softmax=softmax, **more)
 
 
 def place_in_column(values: Array, k: int, count: int) -> Array:
-    """Return (N, Q) zeros, but for the values (N,) in column k.
-
-    A single column counts as the second of two.
-    """
+    """Return (N, count) zeros, but for the values (N,) in column k."""
     require(len(values) * count <= MAX_ENTRIES, "its trees are too large")
-    columns = np.zeros((len(values), max(count, 2)))
-    columns[:, k + (count == 1)] = values
+    columns = np.zeros((len(values), count))
+    columns[:, k] = values
     return columns
-
-
-def as_regressor(trees: TreeEnsemble) -> TreeEnsemble:
-    """Return trees whose only score, in the second column, is a prediction."""
-    return replace(trees, values=trees.values[:, 1:], start=trees.start[1:], softmax=False)
-
-
-def starts_of(scores: Array) -> Array:
-    """Return initial scores of one or several columns; that of a single one counts as a second."""
-    return np.append(0.0, scores) if len(scores) == 1 else scores
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,9 @@ from ratecli.models.tree_formats.arrays import (
     integers,
     numbers,
     parsing,
-    place_in_column,
     require,
-    starts_of,
 )
-from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
+from ratecli.models.trees import TreeEnsemble
 
 OBJECTIVES = ("CrossEntropy", "Logloss", "MultiClass")
 MAX_DEPTH = 16
@@ -53,8 +51,7 @@ def read_catboost(content: bytes, layout: ColumnLayout) -> TreeEnsemble:
             _read_tree(each, float(scale), len(start), columns, above)
             for each in model["oblivious_trees"]
         )
-        more: dict[str, Any] = {"rounded": True, "softmax": True}
-        return combine_trees(layout, trees, start=starts_of(start), **more)
+        return combine_trees(layout, trees, start, softmax=True, rounded=True)
 
 
 def _read_tree(
@@ -75,15 +72,12 @@ def _read_tree(
     require(all(each["split_type"] == "FloatFeature" for each in splits), "splits of categories")
     feature = integers([each["float_feature_index"] for each in splits])
     require(((feature >= 0) & (feature < len(columns))).all(), "a feature does not exist")
-    borders = numbers([*(each["border"] for each in splits), 0.0])
-    sizes = 1 << np.arange(depth + 1)
-    nodes, last = np.arange(sizes.sum()), sizes[-1]
-    values = place_in_column(leaves, 0, 1) if count == 1 else leaves.reshape(-1, count)
-    return Tree(
-        column=np.repeat(np.append(columns[feature], LEAF), sizes),
-        threshold=np.repeat(borders, sizes),
+    sizes = 1 << np.arange(depth)
+    nodes = np.arange(sizes.sum())
+    return Tree.of_splits(
+        column=np.repeat(columns[feature], sizes),
+        threshold=np.repeat(numbers([*(each["border"] for each in splits), 0.0])[:-1], sizes),
         children=np.stack([2 * nodes + 1, 2 * nodes + 2], axis=1),
-        missing_second=np.repeat(np.append(above[feature], False), sizes),
-        values=np.append(np.zeros((len(nodes) - last, values.shape[1])), values, axis=0),
-        set_at=np.full(len(nodes), NO_SET),
+        missing_second=np.repeat(above[feature], sizes),
+        values=leaves.reshape(-1, count),
     )

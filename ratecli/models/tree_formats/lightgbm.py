@@ -14,14 +14,13 @@ from ratecli.models.layout import NUMBER, ColumnLayout
 from ratecli.models.tree_formats.arrays import (
     FileColumn,
     Tree,
-    as_regressor,
     combine_trees,
     parsing,
     place_in_column,
     require,
     sets_of_levels,
 )
-from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
+from ratecli.models.trees import TreeEnsemble
 
 ZERO = float(np.float32(1e-35))
 """Numbers of at most this size are zero, hence missing, in trees with `zero_as_missing`."""
@@ -60,9 +59,9 @@ def read_lightgbm(text: str, layout: ColumnLayout) -> TreeEnsemble:
             _read_tree(text_fields(part), layout, factor, k % count, count)
             for k, part in enumerate(parts)
         )
-        start = np.zeros(max(count, 2))
-        found = combine_trees(layout, trees, start=start, per_round=count, softmax=True)
-        return as_regressor(found) if objective in REGRESSIONS else found
+        is_regressor = objective in REGRESSIONS
+        start = np.zeros(count)
+        return combine_trees(layout, trees, start, softmax=not is_regressor, per_round=count)
 
 
 def lightgbm_columns(text: str, is_text: Callable[[str], bool]) -> list[FileColumn]:
@@ -137,17 +136,16 @@ def _read_tree(
     second = np.where(as_zero, threshold < 0, by_set | (kind & DEFAULT_LEFT == 0))
     members = _sets(numbers, threshold[by_set]) if by_set.any() else ()
     set_at, sets = sets_of_levels(layout, column, by_set, members)
-    tree = Tree(
-        column=np.append(column, np.full(leaves, LEAF)),
-        threshold=np.append(threshold, np.zeros(leaves)),
-        children=np.append(children, np.zeros((leaves, 2), dtype=np.intp), axis=0),
-        missing_second=np.append(second, np.zeros(leaves, dtype=bool)),
-        values=place_in_column(np.append(np.zeros(splits), values), k, count),
-        set_at=np.append(set_at, np.full(leaves, NO_SET)),
+    tree = Tree.of_splits(
+        column=column,
+        threshold=threshold,
+        children=children,
+        missing_second=second,
+        values=place_in_column(values, k, count),
+        set_at=set_at,
         sets=sets,
     )
-    zeros = np.append(~by_set & (missing == ZERO_MISSING), np.zeros(leaves, dtype=bool))
-    return _with_missing_zeros(tree, zeros)
+    return _with_missing_zeros(tree, np.pad(~by_set & (missing == ZERO_MISSING), (0, leaves)))
 
 
 def _sets(numbers: Callable[[str], NDArray[Any]], at: Array) -> list[NDArray[np.intp]]:

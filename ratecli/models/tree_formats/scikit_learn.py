@@ -13,11 +13,9 @@ from ratecli.models.base import Array
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.tree_formats.arrays import (
     Tree,
-    as_regressor,
     combine_trees,
     place_in_column,
     sets_of_levels,
-    starts_of,
 )
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 
@@ -74,7 +72,7 @@ def _convert_average(model: Any, layout: ColumnLayout) -> TreeEnsemble:
         _convert_tree(each, _class_shares(each, len(start)) / len(trees), own)
         for each, own in zip(trees, features, strict=True)
     )
-    return combine_trees(layout, parts, start=start, rounded=True)
+    return combine_trees(layout, parts, start, softmax=False, rounded=True)
 
 
 def _convert_adaboost(model: Any, layout: ColumnLayout) -> TreeEnsemble:
@@ -86,7 +84,7 @@ def _convert_adaboost(model: Any, layout: ColumnLayout) -> TreeEnsemble:
         votes = np.eye(classes)[_class_shares(each, classes).argmax(axis=1)]
         values = weight * (votes - (1 - votes) / (classes - 1)) / (classes - 1)
         parts.append(_convert_tree(each, values))
-    return combine_trees(layout, parts, start=np.zeros(classes), rounded=True, softmax=True)
+    return combine_trees(layout, parts, np.zeros(classes), softmax=True, rounded=True)
 
 
 def _convert_boosting(model: Any, layout: ColumnLayout) -> TreeEnsemble:
@@ -104,13 +102,12 @@ def _convert_boosting(model: Any, layout: ColumnLayout) -> TreeEnsemble:
         for row in model.estimators_
         for k, each in enumerate(row)
     )
-    more: dict[str, Any] = {"per_round": count, "rounded": True, "softmax": True}
-    trees = combine_trees(layout, parts, start=np.zeros(max(count, 2)), **more)
+    more: dict[str, Any] = {"per_round": count, "rounded": True, "softmax": not is_regressor}
+    trees = combine_trees(layout, parts, np.zeros(count), **more)
     score = model.predict if is_regressor else model.decision_function
     scores = factor * np.atleast_1d(score(np.zeros((1, len(layout.levels))))[0])
-    start = starts_of(scores) - trees.sums(np.zeros((1, layout.width)))[0]
-    trees = replace(trees, start=start)
-    return as_regressor(trees) if is_regressor else trees
+    start = np.pad(scores, (trees.classes - count, 0))
+    return replace(trees, start=start - trees.sums(np.zeros((1, layout.width)))[0])
 
 
 def _convert_histogram_boosting(model: Any, layout: ColumnLayout) -> TreeEnsemble:
@@ -128,9 +125,8 @@ def _convert_histogram_boosting(model: Any, layout: ColumnLayout) -> TreeEnsembl
         for row in rounds
         for k, each in enumerate(row)
     )
-    more: dict[str, Any] = {"per_round": len(rounds[0]), "softmax": True}
-    trees = combine_trees(layout, parts, start=starts_of(start), **more)
-    return as_regressor(trees) if is_regressor else trees
+    per_round, softmax = len(rounds[0]), not is_regressor
+    return combine_trees(layout, parts, start, softmax=softmax, per_round=per_round)
 
 
 def _histogram_columns(

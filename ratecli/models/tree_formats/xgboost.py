@@ -14,7 +14,6 @@ from ratecli.models.layout import ColumnLayout
 from ratecli.models.tree_formats.arrays import (
     FileColumn,
     Tree,
-    as_regressor,
     combine_trees,
     integers,
     numbers,
@@ -22,7 +21,6 @@ from ratecli.models.tree_formats.arrays import (
     place_in_column,
     require,
     sets_of_levels,
-    starts_of,
 )
 from ratecli.models.trees import LEAF, TreeEnsemble
 
@@ -75,9 +73,10 @@ def read_xgboost(content: bytes, layout: ColumnLayout) -> TreeEnsemble:
             for each, k, weight in zip(nodes, of_class.tolist(), weights, strict=True)
         )
         per_round = count * int(model["gbtree_model_param"]["num_parallel_tree"])
-        more: dict[str, Any] = {"per_round": per_round, "rounded": True, "softmax": True}
-        trees = combine_trees(layout, found, start=starts_of(start), **more)
-        return as_regressor(trees) if objective in REGRESSIONS else trees
+        softmax = objective not in REGRESSIONS
+        return combine_trees(
+            layout, found, start, softmax=softmax, per_round=per_round, rounded=True
+        )
 
 
 def _read_start(objective: str, stated: dict[str, str]) -> Array:
