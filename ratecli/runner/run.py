@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import permutations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from shutil import get_terminal_size
+from typing import Any, Self
 
 import yaml
 
@@ -38,14 +39,8 @@ from ratecli.runner.executors import EXECUTOR_CODES, Executor, TrialPool, run_ta
 from ratecli.runner.trial import run_trial
 from ratecli.runner.warnings import end_warnings
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-
-LINE_SECONDS = 2.0
-"""Minimum seconds between plain lines, so that logs of thousands of trials stay readable."""
-
-ESTIMATE_SECONDS = 1.0
-"""Minimum seconds between estimates of the time left, which take time if there are many trials."""
+LINE_SECONDS, TERMINAL_SECONDS = 2.0, 0.2
+"""Minimum seconds between lines in a file and on a terminal, so that logs stay readable."""
 
 
 @dataclass(frozen=True)
@@ -330,7 +325,7 @@ def _constraint_names(task: Task) -> tuple[str, ...]:
 
 
 class RunProgress:
-    """The progress of a run: a live bar on a terminal, otherwise plain lines; failures in any case.
+    """The progress of a run: on a terminal a line that changes, otherwise a line every two seconds.
 
     `stored` of the `total` trials have a result from an earlier run. If `quiet`, only failures are
     printed. `name` returns the display name of the trial with a key.
@@ -347,79 +342,49 @@ class RunProgress:
     ) -> None:
         self._total, self._stored, self._ended, self._failed = total, stored, 0, 0
         self._name, self._left, self._quiet, self._out = name, left, quiet, sys.stderr
-        self._printed, self._line = time.monotonic(), ""
-        self._estimated, self._estimate = -math.inf, ""
-        self._bar = None if quiet or not self._out.isatty() else _rich_bar()
-        if self._bar is not None:
-            self._task = self._bar.add_task("", total=total, completed=stored, left="")
+        self._is_terminal = self._out.isatty()
+        self._shown, self._waiting = -math.inf, ""
 
     def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._refresh()
-            self._bar.start()
-        elif not self._quiet and self._stored < self._total:
-            self._print_with_left(f"{self._counts()}  started")
+        if self._stored < self._total:
+            self._show("started")
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-        elif self._line:
-            self._print(self._line)
+        if self._waiting or (self._is_terminal and not self._quiet):
+            self._print(self._waiting)
 
     def done(self, result: TrialResult) -> None:
-        """Show that a trial has ended; as a plain line at most every two seconds."""
+        """Show that a trial has ended."""
         name = self._name(result.key)
         self._ended += 1
         self._left.end(result.key, None if result.status == "error" else result.seconds)
         if result.status in FAILED_STATUSES:
             self._failed += 1
             self._print(f"error[E501]: {name}: {result.reason}")
-        self._refresh()
-        if self._bar is None and not self._quiet:
-            self._line = f"{self._counts()}  {name}: {result.status}, {result.seconds:.1f} s"
-            if time.monotonic() - self._printed >= LINE_SECONDS:
-                self._print_with_left(self._line)
-                self._printed, self._line = time.monotonic(), ""
+        self._show(f"{name}: {result.status}, {result.seconds:.1f} s")
 
-    def _counts(self) -> str:
-        width = len(str(self._total))
+    def _show(self, what: str) -> None:
+        """Show how many trials have ended, what happened last and the time left.
+
+        If the last line was shown just before, this one waits for the end of the run.
+        """
+        if self._quiet:
+            return
         asides = [f"{self._stored} stored before"] if self._stored else []
         asides += [f"{self._failed} failed"] if self._failed else []
         aside = f" ({', '.join(asides)})" if asides else ""
-        return f"{self._stored + self._ended:{width}}/{self._total}{aside}"
+        count = f"{self._stored + self._ended:{len(str(self._total))}}/{self._total}"
+        self._waiting = f"{count}{aside}  {what}"
+        pause = TERMINAL_SECONDS if self._is_terminal else LINE_SECONDS
+        if time.monotonic() - self._shown >= pause:
+            self._print("; ".join(filter(None, (self._waiting, str(self._left)))), stays=False)
+            self._shown, self._waiting = time.monotonic(), ""
 
-    def _refresh(self) -> None:
-        if self._bar is not None:
-            completed = self._stored + self._ended
-            if time.monotonic() - self._estimated >= ESTIMATE_SECONDS:
-                self._estimate, self._estimated = str(self._left), time.monotonic()
-            self._bar.update(
-                self._task, completed=completed, description=self._counts(), left=self._estimate
-            )
-
-    def _print_with_left(self, line: str) -> None:
-        left = str(self._left)
-        self._print(f"{line}; {left}" if left else line)
-
-    def _print(self, line: str) -> None:
-        line = terminal_safe(line)
-        if self._bar is None:
-            print(line, file=self._out, flush=True)
-        else:
-            console = self._bar.console
-            console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
-
-
-def _rich_bar() -> RichProgress:
-    # import rich only here, as most commands do not need it
-    from rich import progress  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-
-    return progress.Progress(
-        progress.TextColumn("{task.description}", markup=False),
-        progress.BarColumn(bar_width=24),
-        progress.TimeElapsedColumn(),
-        progress.TextColumn("{task.fields[left]}", markup=False),
-        console=Console(stderr=True),
-    )
+    def _print(self, line: str, *, stays: bool = True) -> None:
+        """Print a line; on a terminal, the next one replaces it unless it `stays`."""
+        line, end = terminal_safe(line), "\n"
+        if self._is_terminal:
+            width = get_terminal_size().columns - 1
+            line, end = f"\r\x1b[K{line if stays else line[:width]}", "\n" if stays and line else ""
+        print(line, end=end, file=self._out, flush=True)
