@@ -336,13 +336,6 @@ class Trial:
             predictions = dict(verdict.predictions)
             trial = self._with_main(solution, predictions) if predictions else trial
             info["certificates"] = list(verdict.certificates)
-            if (
-                not predictions
-                and case.guard.aim is None
-                and case.solver.role == "enforces"
-                and not case.solver.needs_safety_test
-            ):
-                reason += ". With `safety: {aim: 0.9}`, it trains for the test"
             if case.solver.needs_deployed and not predictions:
                 reason += (
                     f". To see its rates, add `{case.algorithm}: {{as: rates, safety: false}}`"
