@@ -78,7 +78,7 @@ def _fit_svm(problem: Problem) -> ConvexSolution:
     def fit() -> ConvexSolution:
         ramp = RampProblem.of(DesignMatrix(X), coefficients, constant, 2 * problem.l2)
         convex = ConvexProblem.tight_at(ramp, np.zeros(len(ramp.rows)))
-        stopping = StoppingRule(SVM_GAP, ceiling=np.inf, hopeless=np.inf)
+        stopping = StoppingRule(SVM_GAP)
         return AugmentedLagrangian(stopping).solve(convex, np.zeros(ramp.rows.width))
 
     return _svm_cache.get(array_digest(problem.l2, X, coefficients, constant), fit)

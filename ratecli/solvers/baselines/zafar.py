@@ -38,7 +38,7 @@ def solve_zafar(
     """Return the SVM of bounded covariance, to a certified gap."""
     begun = time.perf_counter()
     names, means = group_contrasts(problem)
-    stopping = StoppingRule(gap=0.0, ceiling=MAX_MULTIPLIER, hopeless=np.inf, absolute=ZAFAR_GAP)
+    stopping = StoppingRule(gap=0.0, ceiling=MAX_MULTIPLIER, absolute=ZAFAR_GAP)
     convex = bounded_covariance_problem(problem, means, options.covariance)
     # w = 0 satisfies every bound
     svm = AugmentedLagrangian(stopping).solve(convex, np.zeros(convex.ramp.rows.width))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,13 +27,7 @@ from ratecli.solvers.majorize.convex import (
     StoppingRule,
     constraint_excess,
 )
-from ratecli.solvers.majorize.newton import (
-    EnvelopePoint,
-    HingePulls,
-    MoreauEnvelope,
-    ProximalOperator,
-    times_rows,
-)
+from ratecli.solvers.majorize.newton import EnvelopePoint, HingePulls, MoreauEnvelope
 
 MAX_ROUNDS = 60
 """Maximum number of slope updates."""
@@ -62,9 +57,8 @@ PRICE_GROWTH = 10.0
 """Factor by which the price of excess grows."""
 
 
-@dataclass(frozen=True)
-class CertifiedSolution(ConvexSolution):
-    """Solution with slopes (n,) and their bounds, from which the next problem can start."""
+class _Slopes(NamedTuple):
+    """Slopes (n,) and their bounds, from which the next problem can start."""
 
     slopes: Array
     up: Array
@@ -79,7 +73,7 @@ class AugmentedLagrangian:
 
     def solve(
         self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None = None
-    ) -> CertifiedSolution:
+    ) -> ConvexSolution:
         """Minimize, raising the price of excess while that may help.
 
         The price is raised while a multiplier reaches it and a constraint is violated, or while the
@@ -125,7 +119,7 @@ class _FixedPriceRun:
         self.lower, self.certificate = -np.inf, self.v
         self.steps = 0
 
-    def run(self, before: ConvexSolution | None) -> CertifiedSolution:
+    def run(self, before: ConvexSolution | None) -> ConvexSolution:
         weights = self.problem.weights / max(len(self.slopes), 1)
         sigma = INITIAL_SIGMA * float(weights[0] or weights.max() or 1.0)
         w, z = self._start(before)
@@ -137,9 +131,8 @@ class _FixedPriceRun:
         value, *values = self.best.values.tolist()
         point = self.best.w, value, self.certificate, constraint_excess(np.array(values))
         converged = self.certain if self.best.feasible else self.done
-        state = self.slopes, *self.problem.bounds(self.v)
-        gap = max(self.gap, 0.0)
-        return CertifiedSolution(*point, self.lower, gap, self.steps, converged, *state)
+        state, gap = _Slopes(self.slopes, *self.problem.bounds(self.v)), max(self.gap, 0.0)
+        return ConvexSolution(*point, self.lower, gap, self.steps, converged, state)
 
     def _start(self, before: ConvexSolution | None) -> tuple[Array, Array]:
         """Return the initial weights and their scores; set slopes and multipliers, from `before` if
@@ -148,15 +141,20 @@ class _FixedPriceRun:
         Slopes keep their relative position between their bounds. Rows whose hinges have changed get
         the slopes of the hinges at the last weights.
         """
-        if not isinstance(before, CertifiedSolution):
+        known = None if before is None else before.state
+        if (
+            before is None
+            or not isinstance(known, _Slopes)
+            or len(known.slopes) != len(self.slopes)
+        ):
             return self.best.w, self.best.z
         self.v = np.minimum(before.multipliers, self.price)
         up, down = self.problem.bounds(self.v)
         z = self.problem.ramp.rows.scores(before.w)
         there = np.where(z > RAMP_CORNER, up, np.where(z < -RAMP_CORNER, -down, up - down))
-        width = before.up + before.down
-        part = np.divide(before.slopes + before.down, width, out=np.zeros(len(z)), where=width > 0)
-        alike = ((up > 0) == (before.up > 0)) & ((down > 0) == (before.down > 0))
+        width = known.up + known.down
+        part = np.divide(known.slopes + known.down, width, out=np.zeros(len(z)), where=width > 0)
+        alike = ((up > 0) == (known.up > 0)) & ((down > 0) == (known.down > 0))
         self.slopes = np.clip(np.where(alike, part * (up + down) - down, there), -down, up)
         return before.w, z
 
@@ -164,7 +162,7 @@ class _FixedPriceRun:
         """Take Newton steps on one envelope, whose slopes become the next shift; return weights and
         scores.
         """
-        envelope = MoreauEnvelope(self._prox(sigma), self.slopes / sigma, self.pulls)
+        envelope = self._envelope(sigma)
         here = envelope.enter(w, z, self.v)
         for step in range(MAX_NEWTON_STEPS):
             missing = self._update_bounds(here)
@@ -177,15 +175,16 @@ class _FixedPriceRun:
         self.slopes, self.v = here.near.slopes, here.near.v
         return here.w, here.z
 
-    def _prox(self, sigma: float) -> ProximalOperator:
-        """Return the proximal operator.
+    def _envelope(self, sigma: float) -> MoreauEnvelope:
+        """Return the smooth problem of a round.
 
         Binding constraints get a margin whose cost is part of the gap.
         """
         cost = MARGIN_SHARE * self.tolerance / max(len(self.v), 1)
         margin = cost / np.maximum(self.v, cost / MAX_CONSTRAINT_MARGIN)
         kept = MARGIN_TOLERANCE * float(margin.min(initial=MAX_CONSTRAINT_MARGIN))
-        return ProximalOperator(self.problem, sigma, margin * (self.v > 0), self.price, kept)
+        margin, shift = margin * (self.v > 0), self.slopes / sigma
+        return MoreauEnvelope(self.problem, sigma, margin, self.price, kept, shift, self.pulls)
 
     @property
     def gap(self) -> float:
@@ -240,7 +239,8 @@ class _FixedPriceRun:
         """
         v, slopes, pull = here.near.v, here.near.slopes, here.pull
         if self.problem.ramp.rows.intercept == "unregularized":
-            slopes, pull = self._balanced(here)
+            slopes = balance_slopes(slopes, *self.problem.bounds(v))
+            pull = self.problem.ramp.rows.pull(slopes)
         bound = self.problem.dual(v, slopes, pull)
         if bound > self.lower:
             self.lower, self.certificate = bound, v
@@ -253,25 +253,6 @@ class _FixedPriceRun:
         if point.worth < self.best.worth or (point.feasible and not self.best.feasible):
             self.best = point
         return missing
-
-    def _balanced(self, here: EnvelopePoint) -> tuple[Array, Array]:
-        """Return slopes (n,) that sum to 0, and X' times them, (width,).
-
-        If possible, only the slopes of rows at a corner of their hinge change.
-        """
-        near, rows, kind = here.near, self.problem.ramp.rows, self.problem.kind
-        up, down = self.problem.bounds_by_kind(near.v)
-        moved = near.corner
-        total = near.slopes[moved].sum() - near.slopes.sum()  # offsets the slopes of other rows
-        if not -down[kind[moved]].sum() < total < up[kind[moved]].sum():
-            moved, total = np.arange(len(kind)), 0.0
-        before = near.slopes[moved]
-        after = balance_slopes(before, up[kind[moved]], down[kind[moved]], total)
-        (changed,) = np.nonzero(after != before)
-        moved, change = moved[changed], (after - before)[changed]
-        slopes = near.slopes.copy()
-        slopes[moved] = after[changed]
-        return slopes, here.pull + times_rows(change[None], rows, moved)[0]
 
     def _point(self, w: Array, z: Array) -> _Point:
         values = self.problem.at(z)
@@ -297,18 +278,18 @@ class _FixedPriceRun:
         return near
 
 
-def balance_slopes(slopes: Array, up: Array, down: Array, total: float = 0.0) -> Array:
-    """Return the nearest slopes (n,) in [-down, up] with the sum `total`, which must be possible.
+def balance_slopes(slopes: Array, up: Array, down: Array) -> Array:
+    """Return the nearest slopes (n,) in [-down, up] with the sum 0, which must be possible.
 
-    They are `clip(slopes - t, -down, up)` for the t at which the sum passes the total.
+    They are `clip(slopes - t, -down, up)` for the t at which the sum passes 0.
     """
     corners = np.sort(np.concatenate([slopes - up, slopes + down]))
 
     def shifted(t: float) -> Array:
         return np.clip(slopes - t, -down, up)
 
-    last = bisect_left(corners, -total, 1, len(corners) - 1, key=lambda t: -shifted(t).sum())
+    last = bisect_left(corners, 0.0, 1, len(corners) - 1, key=lambda t: -shifted(t).sum())
     low, high = float(corners[last - 1]), float(corners[last])
-    above, below = float(shifted(low).sum()) - total, float(shifted(high).sum()) - total
+    above, below = float(shifted(low).sum()), float(shifted(high).sum())
     part = above / (above - below) if above > below else 0.0
     return shifted(low + part * (high - low))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,8 +236,8 @@ class StoppingRule:
     """
 
     gap: float
-    ceiling: float
-    hopeless: float
+    ceiling: float = np.inf
+    hopeless: float = np.inf
     absolute: float = 0.0
     progress: float = 0.0
 
@@ -266,6 +267,8 @@ class ConvexSolution:
         Number of Newton steps, or of weighted SVMs in a cutting plane method.
     converged
         Whether the requested gap is reached and certified (for LIBLINEAR: up to its tolerance).
+    state
+        What the method needs to start a similar problem from here.
     """
 
     w: Array
@@ -276,6 +279,7 @@ class ConvexSolution:
     gap: float
     work: int
     converged: bool
+    state: Any = None
 
     @property
     def feasible(self) -> bool:

@@ -10,9 +10,7 @@ square root of the tolerance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
@@ -22,7 +20,7 @@ from ratecli.models.base import Array
 from ratecli.solvers.design_matrix import add_ones_column
 from ratecli.solvers.hull.simplex import PricedMixture, best_mixture
 from ratecli.solvers.liblinear import fit_liblinear
-from ratecli.solvers.majorize.augmented import AugmentedLagrangian, CertifiedSolution
+from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import (
     COMPROMISE_GAP,
     FEASIBILITY_TOLERANCE,
@@ -36,57 +34,29 @@ LIBLINEAR_TOLERANCE = 1e-3
 MAX_LIBLINEAR_PASSES = 20_000
 
 
-class LagrangianMinimum(NamedTuple):
-    """Weights (d,), a lower bound of the minimum or None, and whether the accuracy was reached."""
+def fit_svm_by_liblinear(
+    problem: ConvexProblem,
+    seed: int,
+    tolerance: float = LIBLINEAR_TOLERANCE,
+    passes: int = MAX_LIBLINEAR_PASSES,
+) -> tuple[Array, bool]:
+    """Return the weights of an SVM by LIBLINEAR from a cold start, as in the paper.
 
-    w: Array
-    lower: float | None
-    converged: bool
-
-
-SvmOptimizer = Callable[[ConvexProblem, Array, float], LagrangianMinimum]
-"""(problem without constraints, initial weights, accuracy in the objective's units) -> minimum."""
-
-
-def newton_svm() -> SvmOptimizer:
-    """Return an SVM solver with a certified gap, warm-started from the last fit on as many rows."""
-    last: CertifiedSolution | None = None
-
-    def least(problem: ConvexProblem, start: Array, accuracy: float) -> LagrangianMinimum:
-        nonlocal last
-        if last is not None and len(last.slopes) != len(problem.ramp.rows):
-            last = None
-        stopping = StoppingRule(gap=0.0, ceiling=np.inf, hopeless=np.inf, absolute=accuracy)
-        last = AugmentedLagrangian(stopping).solve(problem, start, last)
-        return LagrangianMinimum(last.w, last.lower, last.converged)
-
-    return least
-
-
-def liblinear_svm(
-    seed: int, tolerance: float = LIBLINEAR_TOLERANCE, passes: int = MAX_LIBLINEAR_PASSES
-) -> SvmOptimizer:
-    """Return an SVM solver by LIBLINEAR from a cold start, as in the paper.
-
-    LIBLINEAR does not return its dual point, so nothing is certified. In rate units a row costs `c
-    max(0, 1/2 - y z)`; with weights twice as large that is `c / 2 max(0, 1 - y z)`, and LIBLINEAR's
-    C of the row is `2 c / lambda`.
+    The second value is whether the tolerance was reached. LIBLINEAR does not return its dual point,
+    so nothing is certified. In rate units a row costs `c max(0, 1/2 - y z)`; with weights twice as
+    large that is `c / 2 max(0, 1 - y z)`, and LIBLINEAR's C of the row is `2 c / lambda`.
     """
-
-    def least(problem: ConvexProblem, _: Array, __: float) -> LagrangianMinimum:
-        rows, costs = problem.ramp.rows, np.concatenate(problem.bounds(np.zeros(0)))
-        (used,) = np.nonzero(costs)
-        if not len(used):
-            return LagrangianMinimum(np.zeros(rows.width), None, converged=True)
-        X, signs = rows.X[used % len(rows)], np.where(used < len(rows), -1.0, 1.0)
-        X = add_ones_column(X) if rows.biased else X
-        weights = costs[used] * 2 / problem.ramp.l2
-        w, converged = fit_liblinear(
-            "hinge", X, signs, weights, seed=seed, tolerance=tolerance, iterations=passes
-        )
-        return LagrangianMinimum(w / 2, None, converged)
-
-    return least
+    rows, costs = problem.ramp.rows, np.concatenate(problem.bounds(np.zeros(0)))
+    (used,) = np.nonzero(costs)
+    if not len(used):
+        return np.zeros(rows.width), True
+    X, signs = rows.X[used % len(rows)], np.where(used < len(rows), -1.0, 1.0)
+    X = add_ones_column(X) if rows.biased else X
+    weights = costs[used] * 2 / problem.ramp.l2
+    w, converged = fit_liblinear(
+        "hinge", X, signs, weights, seed=seed, tolerance=tolerance, iterations=passes
+    )
+    return w / 2, converged
 
 
 MAX_EXACT_DIMENSIONS = 4
@@ -140,28 +110,21 @@ MAX_KEPT_POINTS = 48
 
 
 @dataclass(frozen=True)
-class CutSolution(ConvexSolution):
-    """Solution with the newest points (d, S), from which the next problem starts."""
-
-    seen: Array
-
-
-@dataclass(frozen=True)
 class CuttingPlane:
     """Algorithm 2 with at most `cuts` SVMs.
 
     Their multipliers are the model's center of mass if `centered`, else its maximizer (E.1,
-    Kelley's method).
+    Kelley's method). SVMs have a certified gap, or with a `seed` are those of LIBLINEAR.
     """
 
     stopping: StoppingRule
-    svm: SvmOptimizer
     centered: bool
     cuts: int
+    seed: int | None = None
 
     def solve(
         self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None = None
-    ) -> CutSolution:
+    ) -> ConvexSolution:
         """Minimize `problem`.
 
         The box of multipliers is also the price of excess. It grows fourfold when the best
@@ -172,21 +135,27 @@ class CuttingPlane:
         higher than half of that.
         """
         stopping, m, count, certain = self.stopping, problem.constraints, 0, True
-        W, v = anchor[:, None], np.zeros(m)
-        if isinstance(before, CutSolution):
-            W, v = np.column_stack([before.seen, anchor]), before.multipliers
+        W, v, svm = anchor[:, None], np.zeros(m), None
+        if before is not None:
+            seen, svm = before.state
+            W, v = np.column_stack([seen, anchor]), before.multipliers
         columns = np.stack([problem.values(w) for w in W.T], axis=1)
         lower = float(problem.flat[0] + v @ problem.flat[1:])  # hinges are at least 0
         box = min(max(1.0, 2 * float(v.max(initial=0.0))), stopping.ceiling)
         while True:
             tolerance = stopping.tolerance(lower, problem.ramp.spread)
             accuracy = max((_model_value(columns, v) - lower) / 2, tolerance / (2 * m + 4))
-            fit = self.svm(problem.lagrangian(v), W[:, -1], accuracy)
-            column = problem.values(fit.w)
-            reached = float(column[0] + v @ column[1:])
-            lower = max(lower, reached if fit.lower is None else fit.lower)
-            count, certain = count + 1, certain and fit.converged
-            W, columns = np.column_stack([W, fit.w]), np.column_stack([columns, column])
+            if self.seed is None:
+                exact = AugmentedLagrangian(StoppingRule(gap=0.0, absolute=accuracy))
+                svm = exact.solve(problem.lagrangian(v), W[:, -1], svm)
+                w, bound, converged = svm.w, svm.lower, svm.converged
+                column = problem.values(w)
+            else:
+                w, converged = fit_svm_by_liblinear(problem.lagrangian(v), self.seed)
+                column = problem.values(w)
+                bound = float(column[0] + v @ column[1:])
+            lower, count, certain = max(lower, bound), count + 1, certain and converged
+            W, columns = np.column_stack([W, w]), np.column_stack([columns, column])
             # the mean over the best mixture is the newest point
             plan = solve_master(columns, box)
             W = np.column_stack([W, W @ plan.weights])
@@ -206,8 +175,8 @@ class CuttingPlane:
             if self.centered and m and plan.excess.max() <= FEASIBILITY_TOLERANCE:
                 v = center_of_mass(columns, box, lower, v)
         converged = certain and accurate and final
-        best, seen = (W[:, -1], float(columns[0, -1])), W[:, -MAX_KEPT_POINTS:]
-        return CutSolution(*best, plan.multipliers, missed, lower, gap, count, converged, seen)
+        best, state = (W[:, -1], float(columns[0, -1])), (W[:, -MAX_KEPT_POINTS:], svm)
+        return ConvexSolution(*best, plan.multipliers, missed, lower, gap, count, converged, state)
 
 
 def solve_master(columns: Array, ceiling: float) -> PricedMixture:

@@ -20,7 +20,6 @@ from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.design_matrix import DesignMatrix, compact, merge_equal_rows
 from ratecli.solvers.hull.deterministic import best_of_members
 from ratecli.solvers.hull.infeasible import unmet_status
-from ratecli.solvers.majorize import cutting_plane as cuts
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import (
     ConvexProblem,
@@ -30,6 +29,7 @@ from ratecli.solvers.majorize.convex import (
     constraint_excess,
     one_sided,
 )
+from ratecli.solvers.majorize.cutting_plane import CuttingPlane
 from ratecli.solvers.problem import Problem, combine_affine_forms, sum_by_goal
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def make_ramp_problem(solver: Majorize, problem: Problem) -> RampProblem:
     )
 
 
-ConvexMethod = AugmentedLagrangian | cuts.CuttingPlane
+ConvexMethod = AugmentedLagrangian | CuttingPlane
 
 
 def make_method(
@@ -201,9 +201,8 @@ def make_method(
     stopping = StoppingRule(solver.gap, ceiling, ramp.beyond(MAX_USEFUL_OBJECTIVE))
     if solver.inner == "newton":
         return AugmentedLagrangian(stopping)
-    exact = solver.inner == "cutting_plane"
-    svm = cuts.newton_svm() if exact else cuts.liblinear_svm(int(rng.integers(2**31)))
-    return cuts.CuttingPlane(stopping, svm, solver.chooser == "center", solver.cuts)
+    seed = int(rng.integers(2**31)) if solver.inner == "liblinear" else None
+    return CuttingPlane(stopping, solver.chooser == "center", solver.cuts, seed)
 
 
 def _descend(

@@ -17,17 +17,18 @@ maximizes a concave, piecewise quadratic function and is found by Newton's metho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
+from scipy.sparse.linalg import LinearOperator, cg
 
 from ratecli.models.base import Array
 from ratecli.solvers.design_matrix import MAX_DENSE_ENTRIES, DesignMatrix, row_blocks
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.loops import add_rows, move_to_hinges
-from ratecli.solvers.majorize.newton_system import solve_newton_system
+from ratecli.solvers.majorize.loops import add_rows, add_squares_of_rows, move_to_hinges
 
 Mask = NDArray[np.bool_]
 
@@ -79,77 +80,6 @@ class ProxPoint:
         used = np.flatnonzero(self.counts)
         tilts = self.tilts[chosen][:, used]
         return np.asarray((tilts * self.counts[used]) @ tilts.T)
-
-
-@dataclass(frozen=True)
-class ProximalOperator:
-    """The operator of a convex problem with constraints at most `-margin` (m,).
-
-    `tolerance` is the accuracy of the constraints' values.
-    """
-
-    problem: ConvexProblem
-    sigma: float
-    margin: Array
-    price: float
-    tolerance: float
-
-    def at(self, u: Array, v: Array) -> ProxPoint:
-        """Return the nearest point at fixed multipliers."""
-        problem, slopes, state = self.problem, np.empty(len(u)), np.empty(len(u), dtype=np.int32)
-        kinds, bounds = problem.up.shape[1], problem.bounds_by_kind(v)
-        sums, counts = np.zeros((kinds, 2)), np.zeros(4 * kinds, dtype=np.intp)
-        squares = move_to_hinges(u, problem.kind, *bounds, self.sigma, slopes, state, sums, counts)
-        values = problem.of_hinges(sums)
-        values[1:] += self.margin
-        value = float(values[0] + v @ values[1:]) + squares / (2 * self.sigma)
-        return ProxPoint(problem, v, slopes, state, counts, values, value)
-
-    def nearest(self, u: Array, v: Array, most: float = np.inf) -> ProxPoint:
-        """Return the nearest point at the best multipliers, searched from v on.
-
-        The search ends early at multipliers whose value exceeds `most`.
-        """
-        here = self.at(u, v)
-        for _ in range(MAX_PROX_STEPS if len(v) else 0):
-            if here.value > most:
-                break
-            gradient = here.values[1:]
-            low, high = here.v <= 0, here.v >= self.price
-            (free,) = np.nonzero((~low | (gradient > 0)) & (~high | (gradient < 0)))
-            if not len(free) or np.abs(gradient[free]).max() <= self.tolerance:
-                break
-            following = self._step(u, here, free)
-            if following is None:
-                break
-            here = following
-        return here
-
-    def _step(self, u: Array, here: ProxPoint, free: NDArray[np.intp]) -> ProxPoint | None:
-        """Take Newton's step in the free multipliers, at most doubling them; halve it if needed."""
-        gradient = here.values[1:]
-        curvature = here.gram(free) / self.sigma
-        most = 2 * np.maximum(here.v, self._unit)
-        low, high = np.maximum(-here.v, -most), np.minimum(self.price - here.v, most)
-        step = np.zeros(len(here.v))
-        step[free] = minimize_in_box(curvature, gradient[free], low[free], high[free])
-        length = 1.0
-        while length >= MIN_PROX_STEP:
-            v = np.clip(here.v + length * step, 0.0, self.price)
-            reached = self.at(u, v)
-            if reached.value >= here.value + PROX_ARMIJO * float(gradient @ (v - here.v)):
-                return None if np.array_equal(v, here.v) else reached
-            length /= 2
-        return None
-
-    @cached_property
-    def _unit(self) -> Array:
-        """Multipliers at which a constraint weighs as much as the objective.
-
-        A constant constraint counts as 1.
-        """
-        weights = self.problem.weights
-        return np.asarray((weights[0] or 1.0) / np.where(weights[1:] > 0, weights[1:], 1.0))
 
 
 RIDGE = 1e-12
@@ -270,18 +200,83 @@ class EnvelopePoint:
 
 @dataclass(frozen=True)
 class MoreauEnvelope:
-    """The smooth objective for one proximal operator and shift."""
+    """The smooth objective of a convex problem with constraints at most `-margin` (m,).
 
-    prox: ProximalOperator
+    Scores z = X w are moved by `shift` (n,). `tolerance` is the accuracy of the constraints' values
+    at the nearest point.
+    """
+
+    problem: ConvexProblem
+    sigma: float
+    margin: Array
+    price: float
+    tolerance: float
     shift: Array
     pulls: HingePulls
 
     @property
     def ramp(self) -> RampProblem:
-        return self.prox.problem.ramp
+        return self.problem.ramp
+
+    def _near(self, u: Array, v: Array) -> ProxPoint:
+        """Return the point nearest to u (n,) at fixed multipliers."""
+        problem, slopes, state = self.problem, np.empty(len(u)), np.empty(len(u), dtype=np.int32)
+        kinds, bounds = problem.up.shape[1], problem.bounds_by_kind(v)
+        sums, counts = np.zeros((kinds, 2)), np.zeros(4 * kinds, dtype=np.intp)
+        squares = move_to_hinges(u, problem.kind, *bounds, self.sigma, slopes, state, sums, counts)
+        values = problem.of_hinges(sums)
+        values[1:] += self.margin
+        value = float(values[0] + v @ values[1:]) + squares / (2 * self.sigma)
+        return ProxPoint(problem, v, slopes, state, counts, values, value)
+
+    def nearest(self, u: Array, v: Array, most: float = np.inf) -> ProxPoint:
+        """Return the point nearest to u (n,) at the best multipliers, searched from v on.
+
+        The search ends early at multipliers whose value exceeds `most`.
+        """
+        here = self._near(u, v)
+        for _ in range(MAX_PROX_STEPS if len(v) else 0):
+            if here.value > most:
+                break
+            gradient = here.values[1:]
+            low, high = here.v <= 0, here.v >= self.price
+            (free,) = np.nonzero((~low | (gradient > 0)) & (~high | (gradient < 0)))
+            if not len(free) or np.abs(gradient[free]).max() <= self.tolerance:
+                break
+            following = self._raise(u, here, free)
+            if following is None:
+                break
+            here = following
+        return here
+
+    def _raise(self, u: Array, here: ProxPoint, free: NDArray[np.intp]) -> ProxPoint | None:
+        """Take Newton's step in the free multipliers, at most doubling them; halve it if needed."""
+        gradient = here.values[1:]
+        curvature = here.gram(free) / self.sigma
+        most = 2 * np.maximum(here.v, self._unit)
+        low, high = np.maximum(-here.v, -most), np.minimum(self.price - here.v, most)
+        step = np.zeros(len(here.v))
+        step[free] = minimize_in_box(curvature, gradient[free], low[free], high[free])
+        length = 1.0
+        while length >= MIN_PROX_STEP:
+            v = np.clip(here.v + length * step, 0.0, self.price)
+            reached = self._near(u, v)
+            if reached.value >= here.value + PROX_ARMIJO * float(gradient @ (v - here.v)):
+                return None if np.array_equal(v, here.v) else reached
+            length /= 2
+        return None
+
+    @cached_property
+    def _unit(self) -> Array:
+        """Multipliers at which a constraint weighs as much as the objective.
+
+        A constant constraint counts as 1.
+        """
+        weights = self.problem.weights
+        return np.asarray((weights[0] or 1.0) / np.where(weights[1:] > 0, weights[1:], 1.0))
 
     def at(self, w: Array, z: Array, near: ProxPoint) -> EnvelopePoint:
-        binding = (near.v > 0) & (near.v < self.prox.price)
+        binding = (near.v > 0) & (near.v < self.price)
         binding[binding] = near.gram(binding).diagonal() > 0
         pull, tilted = self.pulls.at(near)
         energy, gradient = self.ramp.regularizer(w) + near.value, self.ramp.penalties * w + pull
@@ -289,7 +284,7 @@ class MoreauEnvelope:
 
     def enter(self, w: Array, z: Array, v: Array) -> EnvelopePoint:
         """Return the point at weights w with scores z, searching the multipliers from v on."""
-        return self.at(w, z, self.prox.nearest(z + self.shift, v))
+        return self.at(w, z, self.nearest(z + self.shift, v))
 
     def step(self, here: EnvelopePoint) -> EnvelopePoint | None:
         """Take Newton's step, shortened until the energy decreases enough; None if it does not.
@@ -301,9 +296,9 @@ class MoreauEnvelope:
         shortest = MIN_NEWTON_STEP * length
         while length >= shortest:
             w, z = here.w + length * p, here.z + length * along
-            v = np.clip(here.near.v + length * follow, 0.0, self.prox.price)
+            v = np.clip(here.near.v + length * follow, 0.0, self.price)
             fixed = self.ramp.regularizer(w) - here.energy
-            near = self.prox.nearest(z + self.shift, v, NEWTON_ARMIJO * length * slope - fixed)
+            near = self.nearest(z + self.shift, v, NEWTON_ARMIJO * length * slope - fixed)
             rise = near.value + fixed
             if rise <= NEWTON_ARMIJO * length * slope:
                 return self.at(w, z, near)
@@ -330,10 +325,87 @@ class MoreauEnvelope:
         gram = near.gram(here.binding)
         gram[np.diag_indices(len(gram))] *= 1 + NEWTON_RIDGE
         extra = np.linalg.solve(np.linalg.cholesky(gram), here.extra)
-        p = -solve_newton_system(ramp, near.corner, extra, self.prox.sigma, here.gradient)
+        p = -solve_newton_system(ramp, near.corner, extra, self.sigma, here.gradient)
         along, follow = ramp.rows.scores(p), np.zeros(len(here.binding))
         moved = np.bincount(near.state, along, near.tilts.shape[1])
         follow[here.binding] = np.linalg.solve(
-            gram, self.prox.sigma * (near.tilts[here.binding] @ moved)
+            gram, self.sigma * (near.tilts[here.binding] @ moved)
         )
         return p, along, follow
+
+
+CG_COST = 4000
+"""Cost of conjugate gradients per stored entry, in multiplications of dense matrices: about a
+hundred iterations of two products, where an entry costs as much as twenty multiplications.
+"""
+SPARSE_COST = 20
+"""Cost of adding a product to a sparse place, in multiplications of dense matrices."""
+CHEAP_PRODUCTS = 1e8
+"""Number of multiplications whose cost is negligible."""
+UNPENALIZED_CURVATURE = 1e-6
+"""Curvature of unpenalized weights, as a share of the largest penalty: the system is then regular
+even if no row is at a corner.
+"""
+CG_TOLERANCE = 0.1
+"""Relative residual of conjugate gradients; a smaller one costs more than it saves."""
+MAX_CG_ITERATIONS = 500
+
+
+def solve_newton_system(
+    ramp: RampProblem, chosen: NDArray[np.intp], extra: Array, sigma: float, right: Array
+) -> Array:
+    """Return (diag(penalties) + sigma (A' A + E' E))^-1 right.
+
+    A contains the `chosen` rows of the problem; E is `extra`, (k, width), one row per constraint.
+    """
+    rows, penalties = ramp.rows, ramp.penalties
+    diagonal = np.maximum(penalties, UNPENALIZED_CURVATURE * float(penalties.max()))
+    count, width = len(chosen) + len(extra), len(right)
+    stored = rows.X.size * len(chosen) / max(len(rows), 1)
+    sparsely = SPARSE_COST * stored * stored / max(len(chosen), 1)
+    in_weights = min(sparsely, count * width**2) + width**3 / 3
+    in_rows = count**2 * (width + count / 3)
+    if min(in_weights, in_rows) > CG_COST * (stored + extra.size) + CHEAP_PRODUCTS:
+        part = rows.some(chosen)  # in single precision, as the step need not be exact
+        part = replace(part, X=part.X.astype(np.float32))
+        return _solve_by_conjugate_gradients(part, extra, sigma, diagonal, right)
+    if in_rows < in_weights:
+        return _solve_in_rows(np.vstack([rows.dense(chosen), extra]), sigma, diagonal, right)
+    matrix = sigma * (_sum_of_squares(rows, chosen, sparsely < count * width**2) + extra.T @ extra)
+    matrix[np.diag_indices(width)] += diagonal
+    return np.asarray(linalg.cho_solve(linalg.cho_factor(matrix, lower=True), right))
+
+
+def _sum_of_squares(rows: DesignMatrix, chosen: NDArray[np.intp], sparsely: bool) -> Array:
+    """Return the lower triangle (width, width) of the sum of outer squares of the chosen rows."""
+    if sparsely and not isinstance(rows.X, np.ndarray):
+        found = np.zeros((rows.width, rows.width))
+        add_squares_of_rows(*rows.compressed, chosen, rows.biased, found)
+        return found
+    blocks = np.array_split(chosen, 1 + len(chosen) * rows.width // MAX_DENSE_ENTRIES)
+    return np.asarray(sum(A.T @ A for A in map(rows.dense, blocks)))
+
+
+def _solve_in_rows(rows: Array, sigma: float, diagonal: Array, right: Array) -> Array:
+    """Solve by Woodbury: (D + s A'A)^-1 = D^-1 - D^-1 A' (I/s + A D^-1 A')^-1 A D^-1."""
+    scaled = rows / diagonal
+    matrix = scaled @ rows.T
+    matrix[np.diag_indices(len(rows))] += 1 / sigma
+    inner = linalg.solve(matrix, scaled @ right, assume_a="pos") if len(rows) else np.zeros(0)
+    return np.asarray(right / diagonal - scaled.T @ inner)
+
+
+def _solve_by_conjugate_gradients(
+    rows: DesignMatrix, extra: Array, sigma: float, diagonal: Array, right: Array
+) -> Array:
+    """Solve by conjugate gradients with a diagonal preconditioner, without forming a matrix."""
+    squares = rows.squares(np.ones(len(rows), dtype=rows.X.dtype))
+    scale = diagonal + sigma * (squares + (extra**2).sum(axis=0))
+
+    def product(p: Array) -> Array:
+        pulled = rows.pull(rows.scores(p.astype(rows.X.dtype)))
+        return np.asarray(diagonal * p + sigma * (pulled + extra.T @ (extra @ p)))
+
+    shape = (len(right), len(right))
+    matrix, inverse = (LinearOperator(shape, matvec=f) for f in (product, lambda p: p / scale))
+    return np.asarray(cg(matrix, right, rtol=CG_TOLERANCE, maxiter=MAX_CG_ITERATIONS, M=inverse)[0])
