@@ -143,19 +143,20 @@ def impossible(seed: int, intercept: str, by: float) -> ConvexProblem:
 
 
 @given(st.integers(0, 100_000))
-def test_balanced_slopes_are_the_nearest_that_add_up_to_0(seed):
+def test_balanced_slopes_are_the_nearest_with_their_sum(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 7))
     up, down = rng.random((2, n)) * (rng.random((2, n)) < 0.8)
     slopes = rng.uniform(-down, up)
-    found = balance_slopes(slopes, up, down)
-    assert found.sum() == pytest.approx(0, abs=1e-12)
+    total = float(rng.choice([0.0, rng.uniform(-down.sum(), up.sum())]))
+    found = balance_slopes(slopes, up, down, total)
+    assert found.sum() == pytest.approx(total, abs=1e-12)
     assert (-down <= found).all()
     assert (found <= up).all()
     nearest = minimize(
         lambda x: ((x - slopes) ** 2).sum(), np.zeros(n), jac=lambda x: 2 * (x - slopes),
         bounds=list(zip(-down, up, strict=True)), method="SLSQP", options={"ftol": 1e-15},
-        constraints={"type": "eq", "fun": lambda x: x.sum(), "jac": np.ones_like},
+        constraints={"type": "eq", "fun": lambda x: x.sum() - total, "jac": np.ones_like},
     )  # fmt: skip
     np.testing.assert_allclose(found, nearest.x, atol=1e-6)
 

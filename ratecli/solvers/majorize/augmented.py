@@ -27,7 +27,7 @@ from ratecli.solvers.majorize.convex import (
     StoppingRule,
     constraint_excess,
 )
-from ratecli.solvers.majorize.newton import EnvelopePoint, HingePulls, MoreauEnvelope
+from ratecli.solvers.majorize.newton import EnvelopePoint, HingePulls, MoreauEnvelope, times_rows
 
 MAX_ROUNDS = 60
 """Maximum number of slope updates."""
@@ -239,8 +239,7 @@ class _FixedPriceRun:
         """
         v, slopes, pull = here.near.v, here.near.slopes, here.pull
         if self.problem.ramp.rows.intercept == "unregularized":
-            slopes = balance_slopes(slopes, *self.problem.bounds(v))
-            pull = self.problem.ramp.rows.pull(slopes)
+            slopes, pull = self._balanced(here)
         bound = self.problem.dual(v, slopes, pull)
         if bound > self.lower:
             self.lower, self.certificate = bound, v
@@ -253,6 +252,21 @@ class _FixedPriceRun:
         if point.worth < self.best.worth or (point.feasible and not self.best.feasible):
             self.best = point
         return missing
+
+    def _balanced(self, here: EnvelopePoint) -> tuple[Array, Array]:
+        """Return slopes (n,) that sum to 0, and X' times them, (width,).
+
+        If possible, only the slopes of rows at a corner of their hinge change.
+        """
+        slopes, moved = here.near.slopes.copy(), here.near.corner
+        up, down = self.problem.bounds(here.near.v)
+        total = slopes[moved].sum() - slopes.sum()  # offsets the slopes of other rows
+        if not -down[moved].sum() < total < up[moved].sum():
+            moved, total = np.arange(len(slopes)), 0.0
+        before = slopes[moved]
+        slopes[moved] = balance_slopes(before, up[moved], down[moved], total)
+        change = (slopes[moved] - before)[None]
+        return slopes, here.pull + times_rows(change, self.problem.ramp.rows, moved)[0]
 
     def _point(self, w: Array, z: Array) -> _Point:
         values = self.problem.at(z)
@@ -278,18 +292,18 @@ class _FixedPriceRun:
         return near
 
 
-def balance_slopes(slopes: Array, up: Array, down: Array) -> Array:
-    """Return the nearest slopes (n,) in [-down, up] with the sum 0, which must be possible.
+def balance_slopes(slopes: Array, up: Array, down: Array, total: float) -> Array:
+    """Return the nearest slopes (n,) in [-down, up] with the sum `total`, which must be possible.
 
-    They are `clip(slopes - t, -down, up)` for the t at which the sum passes 0.
+    They are `clip(slopes - t, -down, up)` for the t at which the sum passes the total.
     """
     corners = np.sort(np.concatenate([slopes - up, slopes + down]))
 
     def shifted(t: float) -> Array:
         return np.clip(slopes - t, -down, up)
 
-    last = bisect_left(corners, 0.0, 1, len(corners) - 1, key=lambda t: -shifted(t).sum())
+    last = bisect_left(corners, -total, 1, len(corners) - 1, key=lambda t: -shifted(t).sum())
     low, high = float(corners[last - 1]), float(corners[last])
-    above, below = float(shifted(low).sum()), float(shifted(high).sum())
+    above, below = float(shifted(low).sum()) - total, float(shifted(high).sum()) - total
     part = above / (above - below) if above > below else 0.0
     return shifted(low + part * (high - low))
