@@ -24,10 +24,10 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from ratecli.experiment.options import CHOICES
 from ratecli.experiment.prepare import prepare
 from ratecli.runner.trial import run_trial
 from ratecli.runner.workers import limit_to_one_thread
+from ratecli.solvers.registry import ranked_algorithms
 
 ROWS = (1_000, 100_000, 10_000_000)
 MOST_ROWS = 5_000_000
@@ -118,7 +118,7 @@ def measured(algorithm: str, rows: int, limit: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
-    parser.add_argument("--algorithms", nargs="+", default=list(CHOICES))
+    parser.add_argument("--algorithms", nargs="+", default=[each.name for each in ranked_algorithms()])
     parser.add_argument("--limit", type=float, default=900.0)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()

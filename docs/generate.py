@@ -91,14 +91,14 @@ they are random, and the processor time of a trial on `MEASURED_ROWS` rows of te
 
 def choices() -> str:
     """The page about the choice of an algorithm, which ends with a table made of the code."""
-    from ratecli.experiment.options import CHOICES  # noqa: PLC0415
+    from ratecli.solvers.registry import ranked_algorithms  # noqa: PLC0415
 
     heads = ["algorithm", "chosen", "model", "uses groups", "random decisions", "limits"]
     heads += [f"{n:,}" for n in MEASURED_ROWS]
     rows = []
-    for name, (use, limits) in CHOICES.items():
-        *trained, seconds = TRAINED[name]
-        rows.append([f"`{name}`", use, *trained, limits, *map(_seconds, seconds)])
+    for each in ranked_algorithms():
+        *trained, seconds = TRAINED[each.name]
+        rows.append([f"`{each.name}`", each.use, *trained, each.limits, *map(_seconds, seconds)])
     text = CHOICE.read_text("utf-8").partition(CHOICE_MARK)[0]
     return f"{text}{CHOICE_MARK}\n{_table(heads, rows)}"
 

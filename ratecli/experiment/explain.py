@@ -15,10 +15,7 @@ from ratecli.experiment.checks.goals import SHAPE_NAMES, refusal_reason, shorten
 from ratecli.experiment.checks.rows import tested_constraints
 from ratecli.experiment.filter_stage import filter_stage_cases
 from ratecli.experiment.options import (
-    in_order_of_choice,
     solver_class,
-    use_and_limits_of,
-    use_of,
 )
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.rates import expression as ex
@@ -29,7 +26,7 @@ from ratecli.rates.table import DEPLOYED, MEASURES, canonical_name
 from ratecli.render import plain_value, render_text
 from ratecli.sampling.rows import load_trial_data
 from ratecli.solvers.base import Solver
-from ratecli.solvers.registry import all_algorithms
+from ratecli.solvers.registry import all_algorithms, ranked_algorithms
 
 MAX_SHOWN_ITEMS = 4
 """Maximum number of tests, bounds, filters, sweep points or pieces that are listed in full."""
@@ -149,7 +146,7 @@ def _explain_choice(goals: Sequence[Goal]) -> Iterator[str]:
     Filters are left out unless the objective is theirs.
     """
     width = max(map(len, all_algorithms()))
-    for name in in_order_of_choice(all_algorithms()):
+    for name in (each.name for each in ranked_algorithms()):
         try:
             found = solver_class(name)
         except FaultError as error:
@@ -161,12 +158,12 @@ def _explain_choice(goals: Sequence[Goal]) -> Iterator[str]:
 
 def _choice_text(name: str, found: type[Solver], goals: Sequence[Goal]) -> str:
     if found.role == "ignores":
-        return f"ignores the goals: {use_of(name)}"
+        return f"ignores the goals: {all_algorithms()[name].choice}"
     for goal in goals:
         why, _ = refusal_reason(found, goal, objective=goal.name == "objective")
         if why:
             return f"does not support '{goal.name}': {why}"
-    return f"{'best effort: ' * (found.role == 'reads')}{use_and_limits_of(name)}"
+    return f"{'best effort: ' * (found.role == 'reads')}{all_algorithms()[name].choice_with_limits}"
 
 
 def _goal_by_point(cases: Sequence[Case], name: str) -> list[tuple[str, Goal]]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -186,32 +184,7 @@ def options_in_key(made: Solver, rules: Mapping[str, str]) -> dict[str, Any]:
     return all_options(made) | {key: rules[name] for key, name in _constraint_options(made).items()}
 
 
-# which algorithm to choose: the table of the docs, `explain`, E308 and `init`
-
-_TABLE = tomllib.loads(Path(__file__).with_name("choices.toml").read_text("utf-8"))
-CHOICES = {name: (row["use"], row["limits"]) for name, row in _TABLE.items()}
-"""What each algorithm is chosen for, as the end of a sentence, and its limits.
-
-Those that serve most purposes come first.
-"""
-
-
-def in_order_of_choice(algorithms: Iterable[str]) -> list[str]:
-    """Sort algorithms as in `CHOICES`, those of other packages last."""
-    order = list(CHOICES)
-    return sorted(algorithms, key=lambda name: order.index(name) if name in order else len(order))
-
-
-def use_and_limits_of(algorithm: str) -> str:
-    """Return what an algorithm is chosen for, and its limits."""
-    limits = f" ({CHOICES[algorithm][1]})" if algorithm in CHOICES else ""
-    return use_of(algorithm) + limits
-
-
-def use_of(algorithm: str) -> str:
-    """Return what an algorithm is chosen for."""
-    return CHOICES[algorithm][0] if algorithm in CHOICES else f"see `ratecli show {algorithm}`"
-
+# settings of `tune`
 
 MODEL_OPTIONS = ("oracle", "model")
 """Options that name a model; parameters of the first one that is set can be tuned."""

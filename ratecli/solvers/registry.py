@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib.util import find_spec
+from math import inf
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +33,10 @@ class Algorithm:
         An optional package that the algorithm requires; the extra of ratecli has the same name.
     preset
         Options that replace the class's defaults.
+    rank
+        Its place in lists of algorithms to choose from; algorithms of other packages come last.
+    use, limits
+        What it is chosen for, as the end of a sentence, and what it does not do.
     """
 
     name: str
@@ -38,6 +45,18 @@ class Algorithm:
     path: str
     needs: str = ""
     preset: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    rank: float = inf
+    use: str = ""
+    limits: str = ""
+
+    @property
+    def choice(self) -> str:
+        """What the algorithm is chosen for; for one of another package, where that is described."""
+        return self.use or f"see `ratecli show {self.name}`"
+
+    @property
+    def choice_with_limits(self) -> str:
+        return f"{self.choice} ({self.limits})" if self.limits else self.choice
 
     def missing(self) -> Diagnostic | None:
         """Return an E202 diagnostic if the required optional package is not installed."""
@@ -51,7 +70,7 @@ class Algorithm:
         own = bool(self.path)
         return {
             "name": self.name,
-            "summary": self.summary if own else f"see `ratecli show {self.name}`",
+            "summary": self.summary or self.choice,
             "source": self.source if own else "",
             "from": plugins.OWN_PACKAGE if own else self.source,
         }
@@ -82,108 +101,9 @@ class Algorithm:
         return solver
 
 
-BUILT_IN_ALGORITHMS = (
-    Algorithm(
-        "unconstrained",
-        "plain classifier with the smallest error, linear by default; ignores the constraints",
-        "LIBLINEAR: Fan et al. 2008",
-        "baselines.solvers:Unconstrained",
-    ),
-    Algorithm(
-        "audit",
-        "the deployed model itself, unchanged: to measure it and to put it to a safety test",
-        "ratecli",
-        "baselines.solvers:Audit",
-    ),
-    Algorithm(
-        "thresholded",
-        "plain classifier whose threshold is shifted to satisfy constraints at the lowest cost",
-        "Goh, Cotter, Gupta, Friedlander 2016, figure 3; Narasimhan, Cotter, Gupta 2019, table 4",
-        "baselines.solvers:Thresholded",
-    ),
-    Algorithm(
-        "post_shift",
-        "best threshold per group on a plain classifier's score",
-        "Hardt, Price, Srebro 2016; Narasimhan, Cotter, Gupta 2019, table 3",
-        "baselines.solvers:PostShift",
-    ),
-    Algorithm(
-        "zafar",
-        "linear SVM whose mean scores differ little between two groups",
-        "Zafar, Valera, Gomez Rodriguez, Gummadi 2015; Goh et al. 2016, equation 8",
-        "baselines.solvers:Zafar",
-    ),
-    Algorithm(
-        "majorize",
-        "ramp rates under affine constraints, by majorization and cutting planes",
-        "Goh, Cotter, Gupta, Friedlander 2016",
-        "majorize.solver:Majorize",
-    ),
-    Algorithm(
-        "three_player",
-        "linear classifiers or boosted trees for convex and ratio goals: a game of three players",
-        "Narasimhan, Cotter, Gupta 2019",
-        "players.solver:ThreePlayer",
-    ),
-    Algorithm(
-        "coco",
-        "three_player with a threshold on probabilities for each known group: Frank-Wolfe",
-        "Narasimhan 2018; the baseline of Narasimhan, Cotter, Gupta 2019, table 3",
-        "players.solver:ThreePlayer",
-        preset={
-            "oracle": {"plugin": {"groups": True}},
-            "multipliers": "leader",
-            "multiplier_rate": 3.0,
-            "steps": 200,
-            "every": 2,
-        },
-    ),
-    Algorithm(
-        "mixture",
-        "best classifier of a model, found through the best mixture by column generation",
-        "ratecli; cf. Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018",
-        "hull.solver:Mixture",
-    ),
-    Algorithm(
-        "least_squares",
-        "regression with the smallest squared error under bounds on errors of groups",
-        "ratecli; cf. Agarwal, Dudik, Wu 2019",
-        "regression.solver:LeastSquares",
-    ),
-    Algorithm(
-        "seldonian",
-        "linear model, randomized, deterministic or numeric, expected to pass its safety test",
-        "Thomas, Castro da Silva, Barto, Giguere, Brun, Brunskill 2019; "
-        "the Seldonian Toolkit's tutorial",
-        "seldonian.solver:Seldonian",
-    ),
-    Algorithm(
-        "balanced_tree",
-        "filter that balances groups by a tree of randomized splits that reveal little of a group",
-        "Deng, Diana, Kearns, Roth 2023; its splits are ratecli's",
-        "filtering.solvers:BalancedTree",
-    ),
-    Algorithm(
-        "qp_proxy",
-        "filter that keeps rows by a predicted group, with probabilities that balance groups best",
-        "Deng, Diana, Kearns, Roth 2023, Algorithms 1 and 2",
-        "filtering.solvers:GuessedGroup",
-    ),
-    Algorithm(
-        "naive_proxy",
-        "filter by a predicted group that keeps equally many rows of each",
-        "Deng, Diana, Kearns, Roth 2023, section 5",
-        "filtering.solvers:GuessedGroup",
-        preset={"weights": "naive"},
-    ),
-    Algorithm(
-        "exponentiated_gradient",
-        "fairlearn's reduction to weighted classification, under affine constraints",
-        "Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018; needs ratecli[fairlearn]",
-        "baselines.solvers:ExponentiatedGradient",
-        needs="fairlearn",
-    ),
-)
+_TABLE = tomllib.loads(Path(__file__).with_name("algorithms.toml").read_text("utf-8"))
+BUILT_IN_ALGORITHMS = tuple(Algorithm(name, **row) for name, row in _TABLE.items())
+"""The algorithms of ratecli, in the order of their table."""
 
 
 @cache
@@ -194,6 +114,11 @@ def all_algorithms() -> dict[str, Algorithm]:
         origin = " and ".join(each.origin for each in entries)
         algorithms.setdefault(name, Algorithm(name, "", origin, ""))
     return algorithms
+
+
+def ranked_algorithms() -> list[Algorithm]:
+    """Return all algorithms, those that serve most purposes first."""
+    return sorted(all_algorithms().values(), key=lambda each: each.rank)
 
 
 def plugin_solver_class(plugin: plugins.Plugin) -> type[Solver]:

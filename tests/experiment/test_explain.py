@@ -5,11 +5,10 @@ import pytest
 
 from ratecli.errors import FaultError
 from ratecli.experiment.explain import explain
-from ratecli.experiment.options import CHOICES
 from ratecli.experiment.prepare import check_available, check_file
 from ratecli.models.linear import Ramp
 from ratecli.models.storage import dumps
-from ratecli.solvers.registry import all_algorithms
+from ratecli.solvers.registry import all_algorithms, ranked_algorithms
 
 FILE = """\
 name: explained
@@ -72,7 +71,7 @@ def test_goals_are_shown_as_written_and_as_understood(explained):
     assert any(line.endswith("a local optimum)") for line in rule)
     named = [line.split()[0] for line in rule[rule.index("which algorithm") + 1 :] if line]
     filters = {"balanced_tree", "qp_proxy", "naive_proxy"}
-    assert named == [name for name in CHOICES if name not in filters]
+    assert named == [each.name for each in ranked_algorithms() if each.name not in filters]
     assert {*named, *filters} == set(all_algorithms())
 
 

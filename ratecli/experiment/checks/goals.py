@@ -17,12 +17,10 @@ from ratecli.datasets.registry import logged_columns
 from ratecli.errors import Diagnostic, Loc, Span, did_you_mean
 from ratecli.experiment.cases import Case, measured_rates, references, resolve_goals
 from ratecli.experiment.options import (
-    in_order_of_choice,
     merged_safety,
     own_safety_keys,
     solver_class,
     usable_solvers,
-    use_of,
 )
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import disclosure_bound
@@ -39,7 +37,7 @@ from ratecli.rates.syntax import NO_SPAN
 from ratecli.rates.table import DEPLOYED, RATES
 from ratecli.solvers.base import Solver
 from ratecli.solvers.oracles.choice import LINEAR_MODEL, is_linear, is_regressor, model_name
-from ratecli.solvers.registry import all_algorithms
+from ratecli.solvers.registry import all_algorithms, ranked_algorithms
 
 SHAPE_NAMES = {
     Shape.AFFINE: "affine",
@@ -231,7 +229,7 @@ def _who_can(problem: Problem, case: Case, goal: Goal, *, numbers: bool) -> str:
         and (found.numbers is not None if numbers else found().takes_classes)
         and not refusal_reason(found, goal, objective=aim)[0]
     ]
-    named = [f"{name} ({use_of(name)})" for name in in_order_of_choice(able)]
+    named = [f"{each.name} ({each.choice})" for each in ranked_algorithms() if each.name in able]
     hint = f"algorithms that can: {', '.join(named)}"
     if problem.safety is None and all(solver_class(x).needs_safety_test for x in able):
         hint += f"; {SAFETY_HINT}"

@@ -30,7 +30,6 @@ from ratecli.datasets.text_format import (
     sniff_notation,
 )
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.options import use_and_limits_of, use_of
 from ratecli.experiment.prepare import prepare_document
 from ratecli.experiment.starters.columns import (
     Groups,
@@ -55,6 +54,7 @@ from ratecli.rates.table import MEASURES
 from ratecli.render import render_text, terminal_safe
 from ratecli.solvers.judges import EXTRA_NOISE
 from ratecli.solvers.margin import DEFAULT_LEVEL
+from ratecli.solvers.registry import all_algorithms
 
 MIN_MSE_SHARE = 0.01
 """An mse below this share of the label's variance is reported as possibly out of reach."""
@@ -115,7 +115,7 @@ def own_table_starter(request: StarterOptions) -> Starter:
         "strict_goals": list(_strict_goals(goals, groups, label)),
         "deployed": {key: value for key, value in current.items() if value},
         "algorithms": algorithms,
-        "alternatives": {name: use_and_limits_of(name) for name in others},
+        "alternatives": {name: all_algorithms()[name].choice_with_limits for name in others},
     }
     text = render_text(FOLDER / "own-table.yaml.jinja", facts, FILTERS)
     notes = render_text(FOLDER / "own-table.notes.jinja", facts, FILTERS)
@@ -163,7 +163,7 @@ def _algorithms(
         chosen = "least_squares"
     elif not request.score and (compares or any(goal.name == "churn" for goal in goals)):
         chosen = "mixture"
-    why = use_of(chosen)
+    why = all_algorithms()[chosen].choice
     if chosen == "post_shift" and not (compares and request.score):
         why = "thresholds on the score of a model"
     found = [(chosen, score, why)]
