@@ -6,7 +6,7 @@ Completion is fast, and silent on errors.
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -15,7 +15,7 @@ import typer
 from typer import Argument, Option
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.files import LEDGER_FILE, RESOLVED_FILE, YAML_SUFFIXES
+from ratecli.files import LEDGER_FILE, RESOLVED_FILE
 
 Item = TypeVar("Item")
 ResultT = TypeVar("ResultT")
@@ -139,62 +139,14 @@ def complete_templates(incomplete: str) -> Completions:
     return _complete(incomplete, lambda: template_summaries() | {"own-data": "Your own table"})
 
 
-def complete_columns(ctx: typer.Context, incomplete: str) -> Completions:
-    """Offer the columns of the CSV file on the command line."""
-
-    def names() -> Mapping[str, str]:
-        import csv  # noqa: PLC0415
-
-        from ratecli.datasets.text_format import FORMAT_KEYS, sniff_format  # noqa: PLC0415
-
-        table = _given_file(ctx, (".csv", ".tsv", ".txt", ".data"))
-        form = sniff_format(table).updated({key: ctx.params.get(key) for key in FORMAT_KEYS})
-        with table.open(encoding=form.codec, newline="") as file:
-            lines = [file.readline(2**16)]
-        heads = next(csv.reader(lines, delimiter=form.separator_of(table)))
-        return {name.strip(): "" for name in heads}
-
-    return _complete(incomplete, names)
-
-
-def complete_settings(ctx: typer.Context, incomplete: str) -> Completions:
-    """Offer the keys of the first experiment on the command line, as written in `--set`."""
-
-    def names() -> Mapping[str, str]:
-        from ratecli.config.document import Document  # noqa: PLC0415
-
-        data = Document.read(_given_file(ctx, YAML_SUFFIXES)).data
-        return dict.fromkeys(_setting_paths(data), "")
-
-    return _complete(incomplete, names)
-
-
-def _given_file(ctx: typer.Context, suffixes: tuple[str, ...]) -> Path:
-    """Return the first argument with one of these suffixes, whether it was parsed yet or not."""
-    values = [*ctx.params.values(), *ctx.args]
-    lists = [value if isinstance(value, list) else [value] for value in values]
-    paths = (Path(str(value)) for values in lists for value in values)
-    return next(path for path in paths if path.suffix.lower() in suffixes)
-
-
-def _setting_paths(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the dotted path of each value, mappings before their entries."""
-    steps: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, dict):
-        steps = value.items()
-    elif isinstance(value, list) and any(isinstance(part, dict) for part in value):
-        steps = enumerate(value)
-    for step, part in steps:
-        yield f"{path}{step}="
-        yield from _setting_paths(part, f"{path}{step}.")
+Text: TypeAlias = str | None
 
 
 def column_option(text: str) -> Any:
-    """Return an option for a column of the table on the command line, with completion."""
-    return Option(metavar="COLUMN", help=text, autocompletion=complete_columns)
+    """Return an option for a column of the table on the command line."""
+    return Option(metavar="COLUMN", help=text)
 
 
-Text: TypeAlias = str | None
 FileArgument: TypeAlias = Annotated[Path, Argument(metavar="FILE", help="An experiment.")]
 FilesArgument: TypeAlias = Annotated[
     list[Path],
@@ -210,7 +162,6 @@ SettingsOption: TypeAlias = Annotated[
         "--set",
         metavar="PATH=VALUE",
         help="Change a value of the file, as in --set seeds=1; may be repeated.",
-        autocompletion=complete_settings,
     ),
 ]
 OutputOption: TypeAlias = Annotated[

@@ -16,7 +16,7 @@ from typing import Any
 
 from scipy.special import ndtri
 
-from ratecli.apply.export.parts import is_random
+from ratecli.apply.formats import is_random
 from ratecli.apply.predict import StoredModel, load_applicable_model
 from ratecli.datasets.columns import MISSING_CATEGORY
 from ratecli.errors import Diagnostic, FaultError

@@ -190,7 +190,7 @@ def onnx_outputs(content, frame):
 def test_onnx(name):
     pytest.importorskip("skl2onnx")
     classifier = classifier_of(name)
-    found = onnx_outputs(FORMATS["onnx"].content(stored(classifier)), FRAME)
+    found = onnx_outputs(FORMATS["onnx"][1](stored(classifier)), FRAME)
     # a column has the name of an output
     assert list(found) == ["decision_", "score"]
     own = inputs(classifier)
@@ -213,7 +213,7 @@ def test_onnx_of_trees_without_splits():
         values=np.array([[0.25, 0.25], [0.125, 0.375]]),
         start=np.zeros(2),
     )
-    content = FORMATS["onnx"].content(stored(ProbabilityThreshold(leaves, 0.5)))
+    content = FORMATS["onnx"][1](stored(ProbabilityThreshold(leaves, 0.5)))
     assert (onnx_outputs(content, FRAME)["score"] == 0.125).all()
 
 
@@ -224,7 +224,7 @@ def test_members_of_a_vote_share_a_model_in_onnx():
     def size(count):
         members = (ProbabilityThreshold(forest, 0.4), ProbabilityThreshold(forest, 0.5))[:count]
         vote = MajorityVote(members, np.full(count, 1 / count))
-        return len(FORMATS["onnx"].content(stored(vote)))
+        return len(FORMATS["onnx"][1](stored(vote)))
 
     assert size(2) < 1.1 * size(1)
 
@@ -233,7 +233,7 @@ def test_members_of_a_vote_share_a_model_in_onnx():
 def test_sklearn(name):
     from skops.io import get_untrusted_types, loads  # noqa: PLC0415
 
-    content = FORMATS["sklearn"].content(stored(classifier_of(name)))
+    content = FORMATS["sklearn"][1](stored(classifier_of(name)))
     types = get_untrusted_types(data=content)
     assert not any("ratecli" in each for each in types)
     classifier = classifier_of(name)
@@ -247,7 +247,7 @@ def test_sklearn_has_the_estimates_of_logistic_regression():
     from skops.io import loads  # noqa: PLC0415
 
     classifier = classifier_of("logistic")
-    model = loads(FORMATS["sklearn"].content(stored(classifier)), trusted=["numpy.dtype"])
+    model = loads(FORMATS["sklearn"][1](stored(classifier)), trusted=["numpy.dtype"])
     known = classifier.estimate(inputs(classifier))
     assert model.predict_proba(FRAME)[:, 1] == pytest.approx(known, abs=1e-12)
 
@@ -296,7 +296,7 @@ def holds(row):
 @pytest.mark.parametrize("name", named(BY_JSON))
 def test_json(name):
     classifier = classifier_of(name)
-    content = json.loads(FORMATS["json"].content(stored(classifier)))
+    content = json.loads(FORMATS["json"][1](stored(classifier)))
     assert content["model"] == "mine-seed=0, variant deterministic"
     assert (json_outputs(content, FRAME) == classifier.decide(inputs(classifier))).all()
 
@@ -309,14 +309,14 @@ def test_regressors(limits):
 
     model = LinearRegressor(WEIGHTS, 0.5, limits)
     known = pytest.approx(model.estimate(inputs(model)), abs=1e-12)
-    assert json_outputs(json.loads(FORMATS["json"].content(stored(model))), FRAME) == known
-    outputs = onnx_outputs(FORMATS["onnx"].content(stored(model)), FRAME)
+    assert json_outputs(json.loads(FORMATS["json"][1](stored(model))), FRAME) == known
+    outputs = onnx_outputs(FORMATS["onnx"][1](stored(model)), FRAME)
     assert outputs == {"estimate": known}
     if np.isfinite(limits[0]):
         with pytest.raises(FaultError, match="a regression whose estimates have limits"):
-            FORMATS["sklearn"].content(stored(model))
+            FORMATS["sklearn"][1](stored(model))
     else:
-        found = loads(FORMATS["sklearn"].content(stored(model)), trusted=["numpy.dtype"])
+        found = loads(FORMATS["sklearn"][1](stored(model)), trusted=["numpy.dtype"])
         assert found.predict(FRAME) == known
 
 
@@ -333,7 +333,7 @@ def test_onnx_of_the_mean_of_regressors():
         )
     ]
     mean = MixtureClassifier((*members, LinearRegressor(WEIGHTS, 0.5)), np.array([0.2, 0.5, 0.3]))
-    found = onnx_outputs(FORMATS["onnx"].content(stored(mean)), FRAME)
+    found = onnx_outputs(FORMATS["onnx"][1](stored(mean)), FRAME)
     known = mean.estimate(inputs(mean))
     assert np.std(known) > 0.4
     assert found == {"estimate": pytest.approx(known, abs=1e-9)}
@@ -372,7 +372,7 @@ def test_what_a_format_cannot_represent_is_refused(name, forms, message):
     classifier = RANDOM.get(name) or classifier_of(name)
     for form in forms.split():
         with pytest.raises(FaultError) as error:
-            FORMATS[form].content(stored(classifier))
+            FORMATS[form][1](stored(classifier))
         (fault,) = error.value.faults
         assert fault.code == "E104"
         assert f"{fault.message}. {fault.help}".startswith(f"--format {form} cannot represent ")

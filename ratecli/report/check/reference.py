@@ -110,15 +110,14 @@ class PinnedTrials(_Strict):
 class Reference(_Strict):
     """The pinned results of an experiment.
 
-    `data` are the checksums of its data sets, `settings` what affects results in the file; older
-    references have none.
+    `data` are the checksums of its data sets, `settings` what affects results in the file.
     """
 
     format: Literal[1]
     name: str
     data: dict[str, str]
     versions: dict[str, str]
-    settings: dict[str, str] = Field(default_factory=dict)
+    settings: dict[str, str]
     trials: list[PinnedTrials]
 
 
@@ -174,8 +173,7 @@ def dataset_digests(ledger: Ledger) -> dict[str, str]:
 
 def reference_text(found: Reference) -> str:
     """Return the file's text, with sorted keys and one line per list of numbers."""
-    content = found.model_dump(exclude=None if found.settings else {"settings"})
-    text = json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True)
+    text = json.dumps(found.model_dump(), indent=1, ensure_ascii=False, sort_keys=True)
     return SCALAR_LIST.sub(lambda each: f"[{' '.join(each[1].split())}]", text) + "\n"
 
 

@@ -76,7 +76,7 @@ def check_results(
             )
             data = settings.changed_data(changes, known.data, dataset_digests(ledger))
             again = f"if this change is intended, pin again: `{prepared.command('pin', folder)}`"
-            found += _reference_findings(prepared, ledger, known, tolerance, changes, again=again)
+            found += _reference_findings(prepared, ledger, known, tolerance, again=again)
             notes += settings.change_notes(experiment, changes, data)
             pinned_seeds = {seed for each in known.trials for seed in each.seeds}
             notes += seed_notes(pinned_seeds, {trial.seed for trial in ledger.plan}, found)
@@ -98,11 +98,10 @@ def _reference_findings(
     ledger: Ledger,
     known: Reference,
     tolerance: float,
-    changes: settings.Changes,
     *,
     again: str,
 ) -> list[Finding]:
-    """Return all comparisons with the reference, with the changed options of the algorithm.
+    """Return all comparisons with the reference.
 
     The help of failed ones is `again`, unless there is no result to pin.
     """
@@ -112,15 +111,7 @@ def _reference_findings(
     better, rows = metric_directions(prepared.experiment), rows_by_split(ledger)
     terms = ComparisonTerms(tolerance, better, rows)
     found = compare_points(pin_points(ledger), known.trials, terms)
-    own = {each.algorithm: settings.algorithm_changes(changes, each.algorithm) for each in found}
-    return [
-        replace(
-            each,
-            detail="; ".join(filter(None, [each.detail, own[each.algorithm]])),
-            help=each.help or ("" if each.verdict.good else again),
-        )
-        for each in found
-    ]
+    return [each if each.help or each.verdict.good else replace(each, help=again) for each in found]
 
 
 def _location(experiment: Experiment, found: Finding) -> Loc:

@@ -11,7 +11,6 @@ from typing import Any
 
 from ratecli.config.experiment import Experiment
 from ratecli.errors import Diagnostic, Loc
-from ratecli.experiment.options import default_options
 
 ALGORITHMS = "algorithms"
 OTHER_KEYS = frozenset(
@@ -54,35 +53,20 @@ def _flatten(prefix: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 def changed_settings(was: Settings, now: Settings) -> dict[str, tuple[str, str]]:
-    """Return the settings that differ, in the order of the file; none if none were pinned.
+    """Return the settings that differ, in the order of the file.
 
     Algorithms, metrics and data sets that were added or removed are not listed: that is reported
-    where they are compared.
+    where they are compared. Nor are the options of a label that has another algorithm now.
     """
-    names = dict.fromkeys([*now, *was]) if was else {}
     both = {*map(_owner, was)} & {*map(_owner, now)}
-    pairs = {name: (_text(was, name), _text(now, name)) for name in names}
     found = {
-        name: pair
-        for name, pair in pairs.items()
-        if pair[0] != pair[1] and (_owner(name) in both or not name.startswith(COMPARED_SECTIONS))
+        name: (was.get(name, NOT_SET), now.get(name, NOT_SET))
+        for name in dict.fromkeys([*now, *was])
+        if was.get(name) != now.get(name)
+        if _owner(name) in both or not name.startswith(COMPARED_SECTIONS)
     }
-    other_algorithm = {f"{owner}.algorithm" for owner in both}.intersection(found)
-    return {  # options of two algorithms have nothing in common
-        name: pair
-        for name, pair in found.items()
-        if name in other_algorithm or f"{_owner(name)}.algorithm" not in other_algorithm
-    }
-
-
-def _text(settings: Settings, name: str) -> str:
-    """Return the text of a setting; of an option that is not set, its default."""
-    parts = any(each.startswith(f"{name}.") for each in settings)
-    if name in settings or parts or not name.startswith(f"{ALGORITHMS}."):
-        return settings.get(name, NOT_SET)
-    algorithm = settings.get(f"{_owner(name)}.algorithm", "")
-    default = default_options(algorithm).get(name.removeprefix(f"{_owner(name)}."))
-    return NOT_SET if default is None or isinstance(default, Mapping) else str(default)
+    renamed = tuple(f"{_owner(name)}." for name in found if name.endswith(".algorithm"))
+    return {k: v for k, v in found.items() if k.endswith(".algorithm") or not k.startswith(renamed)}
 
 
 def _owner(name: str) -> str:
@@ -98,17 +82,6 @@ def changed_data(changes: Changes, was: Mapping[str, str], now: Mapping[str, str
         if now.get(name) != was.get(name)
         and not any(each.startswith(f"datasets.{name}.") for each in changes)
     ]
-
-
-def algorithm_changes(changes: Changes, label: str) -> str:
-    """Return the changed options of an algorithm, such as `iterations 4 -> 1`; "" if none did."""
-    prefix = f"{ALGORITHMS}.{label}."
-    own = {
-        name.removeprefix(prefix): pair for name, pair in changes.items() if name.startswith(prefix)
-    }
-    return ", ".join(
-        f"{name} {_shorten(was)} -> {_shorten(now)}" for name, (was, now) in own.items()
-    )
 
 
 def change_notes(experiment: Experiment, changes: Changes, data: Sequence[str]) -> list[Diagnostic]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.apply.export.parts import is_regression, refusal
+from ratecli.apply.formats import is_regression, refusal
 from ratecli.apply.predict import StoredModel
 from ratecli.datasets.columns import MISSING_CATEGORY
 from ratecli.datasets.encode import OneHotBlock

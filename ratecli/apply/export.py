@@ -1,21 +1,28 @@
-"""Classifiers as scikit-learn pipelines from a DataFrame to decisions, stored by skops.
+"""Stored classifiers as files that need no ratecli: JSON, scikit-learn and ONNX (`apply.onnx`).
 
-All steps are scikit-learn's own, with fitted attributes set to those of the stored model.
+Pipelines of scikit-learn take a DataFrame and return decisions. All their steps are scikit-learn's
+own, with fitted attributes set to those of the stored model, and skops stores them.
 """
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ratecli.apply.export.parts import linear_part, refusal
-from ratecli.apply.predict import StoredModel
+from ratecli.apply.formats import linear_part, refusal
+from ratecli.apply.onnx import onnx_bytes
+from ratecli.apply.predict import StoredModel, load_applicable_model
 from ratecli.datasets.columns import MISSING_CATEGORY
 from ratecli.datasets.encode import Encoder, NumericBlock, OneHotBlock
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.files import atomic_write
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import (
     CostSensitiveClassifier,
@@ -25,7 +32,153 @@ from ratecli.models.composed import (
 from ratecli.models.linear import LinearRegressor, Logistic, Threshold
 from ratecli.models.probabilities import SklearnModel
 from ratecli.rates.parser import parse_conditions
-from ratecli.rates.syntax import parse_number
+from ratecli.rates.syntax import AnyOf, Clause, parse_number
+from ratecli.sampling.encoding import Encoding
+
+
+def export_model(
+    path: Path, form: str, output: Path | None = None, variant: str | None = None
+) -> str:
+    """Write the model at `path` in a format and return a text about the file.
+
+    Parameters
+    ----------
+    path, variant
+        As in `load_applicable_model`.
+    form
+        A key of `FORMATS`.
+    output
+        The file; None for the name of the model's folder in the current folder.
+
+    Raises
+    ------
+    FaultError
+        As `load_applicable_model`; E104 if the format cannot represent the model, E202 if a package
+        is missing, E505 if the file cannot be written.
+    """
+    model, (suffix, content_of) = load_applicable_model(path, variant), FORMATS[form]
+    try:
+        content = content_of(model)
+    except ImportError as error:
+        message = f"ONNX files need {error.name}, which is not installed"
+        raise FaultError(Diagnostic("E202", message, "pip install 'ratecli[onnx]'")) from None
+    place = output or Path(f"{model.folder}{suffix}")
+    atomic_write(place, content)
+    types = _pandas_types(model) if form == "sklearn" else []
+    predicts = [f"predicts {model.predicts}"] if model.predicts else []
+    return "\n".join([f"{place}: {model.which}", *_inputs(model), *predicts, *types])
+
+
+def _pandas_types(model: StoredModel) -> list[str]:
+    """Return how to read the text columns that pandas would read as numbers or truth values."""
+    guessed = [
+        block.column
+        for block in model.encoding.encoder.blocks
+        if isinstance(block, OneHotBlock)
+        and all(
+            math.isfinite(parse_number(level)) or level.casefold() in {"true", "false"}
+            for level in block.levels
+            if level != MISSING_CATEGORY
+        )
+    ]
+    types = ", ".join(f"{name!r}: str" for name in guessed)
+    return [f"with pandas: read_csv(FILE, dtype={{{types}}})"] if guessed else []
+
+
+def _inputs(model: StoredModel) -> list[str]:
+    """Return the columns that a model reads, by kind."""
+    kinds = model.encoding.columns_for(model.classifier)
+    found = {kind: [name for name, own in kinds.items() if own == kind] for kind in kinds.values()}
+    return [f"reads {kind or 'other'}: {', '.join(names)}" for kind, names in found.items()]
+
+
+NUMBER = "weight * (value - mean) / scale; `missing` where there is no number"
+TEXT = (
+    "weights[value]; 0 for a value that is not listed; '(missing)' stands for an empty field "
+    "and for words such as NA"
+)
+GROUPS = (
+    "the threshold of the group whose slices are exactly those that the row is in; "
+    "0 if there is none"
+)
+SLICES = (
+    "a row is in a slice if all its conditions hold; `any` holds if one of its conditions does; "
+    "`is` compares the column with a value: = with any of several, != with none of them; no "
+    "comparison with an empty field holds"
+)
+
+
+def json_bytes(model: StoredModel) -> bytes:
+    """Return a linear model, with thresholds of groups if it has them, as JSON.
+
+    Raises
+    ------
+    FaultError
+        E104 for other models.
+    """
+    classifier = model.classifier
+    linear = linear_part(classifier)
+    if linear is None:
+        raise refusal(classifier, "json")
+    if model.encoding.encoder.kernel is not None:
+        raise refusal(classifier, "json", "features of a kernel")
+    columns, at = [], 0
+    for block in model.encoding.encoder.blocks:
+        own = linear.weights[at : at + len(block.names)]
+        columns.append(_column(block, own))
+        at += len(own)
+    how = {"score": "intercept + the sum of a term for each column", "number": NUMBER, "text": TEXT}
+    content: dict[str, Any] = {"intercept": linear.bias, "columns": columns}
+    if isinstance(linear, LinearRegressor):
+        how["estimate"] = "score"
+        if any(map(math.isfinite, linear.range)):
+            how["estimate"] = "score, but at least range[0] and at most range[1]"
+            content["range"] = [end if math.isfinite(end) else None for end in linear.range]
+    elif isinstance(classifier, GroupThreshold):
+        how |= {"threshold": GROUPS, "slices": SLICES, "decision": "1 if score > threshold, else 0"}
+        content |= _groups(classifier, model.encoding)
+    else:
+        how["decision"] = "1 if score > 0, else 0"
+    titles = {"model": model.title, "predicts": model.predicts}
+    text = json.dumps({**titles, "how": how, **content}, indent=1, ensure_ascii=False)
+    return f"{text}\n".encode()
+
+
+def _column(block: NumericBlock | OneHotBlock, weights: Array) -> dict[str, Any]:
+    weight, *others = map(float, weights)
+    if isinstance(block, OneHotBlock):
+        named = dict(zip(block.levels, [weight, *others], strict=True))
+        return {"column": block.column, "kind": "text", "weights": named}
+    missing = {} if block.required else {"missing": others[0] if others else 0.0}
+    term = {"mean": block.mean, "scale": block.scale, "weight": weight}
+    return {"column": block.column, "kind": "number", **term, **missing}
+
+
+def _clause(clause: Clause, encoding: Encoding) -> dict[str, Any]:
+    """Return a comparison, or several of which at least one must hold."""
+    if isinstance(clause, AnyOf):
+        return {"any": [_clause(atom, encoding) for atom in clause.atoms]}
+    values = list(clause.values)
+    if encoding.kind(clause.column) == "number":
+        values = list(map(parse_number, values))
+    return {"column": clause.column, "is": clause.op, "values": values}
+
+
+def _groups(classifier: GroupThreshold, encoding: Encoding) -> dict[str, Any]:
+    """Return slices by name, as lists of conditions that all hold, and the groups."""
+    slices = {
+        text: [_clause(each, encoding) for each in parse_conditions(text)]
+        for text in classifier.slices
+    }
+    groups = [
+        {
+            "slices": [text for text, own in zip(classifier.slices, row, strict=True) if own],
+            "threshold": float(threshold),
+        }
+        for row, threshold in zip(classifier.groups, classifier.thresholds, strict=True)
+    ]
+    return {"slices": slices, "groups": groups}
+
 
 Step = tuple[str, Any, list[str]]
 """Name, transformer and columns of a step."""
@@ -209,3 +362,11 @@ def _one_hot(categories: list[list[Any]]) -> Any:
     from sklearn.preprocessing import OneHotEncoder  # noqa: PLC0415
 
     return OneHotEncoder(categories=categories, handle_unknown="warn", sparse_output=False)
+
+
+FORMATS: dict[str, tuple[str, Callable[[StoredModel], bytes]]] = {
+    "sklearn": (".skops", sklearn_bytes),
+    "onnx": (".onnx", onnx_bytes),
+    "json": (".json", json_bytes),
+}
+"""The suffix of each format's files, and the function that makes their content."""
