@@ -64,32 +64,14 @@ def export_model(
         raise FaultError(Diagnostic("E202", message, "pip install 'ratecli[onnx]'")) from None
     place = output or Path(f"{model.folder}{suffix}")
     atomic_write(place, content)
-    types = _pandas_types(model) if form == "sklearn" else []
-    predicts = [f"predicts {model.predicts}"] if model.predicts else []
-    return "\n".join([f"{place}: {model.which}", *_inputs(model), *predicts, *types])
-
-
-def _pandas_types(model: StoredModel) -> list[str]:
-    """Return how to read the text columns that pandas would read as numbers or truth values."""
-    guessed = [
-        block.column
-        for block in model.encoding.encoder.blocks
-        if isinstance(block, OneHotBlock)
-        and all(
-            math.isfinite(parse_number(level)) or level.casefold() in {"true", "false"}
-            for level in block.levels
-            if level != MISSING_CATEGORY
-        )
-    ]
-    types = ", ".join(f"{name!r}: str" for name in guessed)
-    return [f"with pandas: read_csv(FILE, dtype={{{types}}})"] if guessed else []
-
-
-def _inputs(model: StoredModel) -> list[str]:
-    """Return the columns that a model reads, by kind."""
     kinds = model.encoding.columns_for(model.classifier)
-    found = {kind: [name for name, own in kinds.items() if own == kind] for kind in kinds.values()}
-    return [f"reads {kind or 'other'}: {', '.join(names)}" for kind, names in found.items()]
+    reads = {kind: [name for name in kinds if kinds[name] == kind] for kind in kinds.values()}
+    lines = [f"reads {kind or 'other'}: {', '.join(names)}" for kind, names in reads.items()]
+    lines += [f"predicts {model.predicts}"] if model.predicts else []
+    if form == "sklearn" and "text" in reads:
+        types = ", ".join(f"{name!r}: str" for name in reads["text"])
+        lines.append(f"with pandas: read_csv(FILE, dtype={{{types}}})")
+    return "\n".join([f"{place}: {model.which}", *lines])
 
 
 NUMBER = "weight * (value - mean) / scale; `missing` where there is no number"

@@ -14,10 +14,8 @@ from ratecli.models.composed import (
     ModelRegressor,
     ProbabilityThreshold,
 )
-from ratecli.models.linear import LinearRegressor, Logistic, Threshold
-from ratecli.models.probabilities import SklearnModel
+from ratecli.models.linear import LinearRegressor, Threshold
 from ratecli.models.proxies import ProxyFilter
-from ratecli.models.trees import TreeEnsemble
 
 LIMITS = {
     "json": "linear models, also with thresholds of groups",
@@ -73,23 +71,19 @@ def _in_words(classifier: Classifier) -> str:
             return f"{_in_words(scorer)} with a threshold for each group"
         case MajorityVote(members=members):
             return f"a vote of {len(members)} models"
-        case (
-            ProbabilityThreshold(chances=chances)
-            | CostSensitiveClassifier(chances=chances)
-            | ModelRegressor(values=chances)
-        ):
-            if isinstance(chances, SklearnModel):
-                return f"a {type(chances.model).__name__}"
-            return (
-                "trees"
-                if isinstance(chances, TreeEnsemble)
-                else "a model of labels and groups together"
-            )
-        case Logistic() | Threshold():
-            return "a linear model"
-        case LinearRegressor():
-            return "a regression whose estimates have limits"
         case MixtureClassifier(members=members) if is_regression(classifier):
             return f"the mean of {len(members)} regressions"
+        case ProbabilityThreshold(chances=model) | CostSensitiveClassifier(chances=model):
+            return _named(model)
+        case ModelRegressor(values=model):
+            return _named(model)
+        case LinearRegressor():
+            return "a regression whose estimates have limits"
+        case Threshold():
+            return "a linear model"
         case _:
             return RANDOM
+
+
+def _named(model: object) -> str:
+    return f"a {type(getattr(model, 'model', model)).__name__}"

@@ -21,13 +21,19 @@ from ratecli.datasets.files import check_is_file, read_errors
 from ratecli.datasets.tables import TableFile, read_table_file, table_bytes
 from ratecli.datasets.text_format import how_to_set
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.files import CERTIFICATES_FILE, ENCODER_FILE, LEDGER_FILE, atomic_write
+from ratecli.files import ENCODER_FILE, LEDGER_FILE, atomic_write
 from ratecli.ledger.records import PlannedTrial, random_stream
 from ratecli.models.base import Classifier, Features
 from ratecli.models.policy import SoftmaxPolicy
 from ratecli.models.proxies import ProxyFilter, SampledFilter
 from ratecli.sampling.deployed import load_classifier, read_model_file
 from ratecli.sampling.encoding import Encoding
+
+NAME_A_TRIAL = (
+    "name a trial's folder, results/NAME/models/TRIAL. A trial that ended without a model, or "
+    "whose models failed their safety test, has none: trials.csv says why"
+)
+"""What to do about a missing model."""
 
 
 def encoder_json(
@@ -140,11 +146,7 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     with read_errors(str(path)):
         is_folder = path.is_dir()
         if not path.exists() and (path.absolute().parent.parent / LEDGER_FILE).is_file():
-            way = (
-                f"name one of the folders in '{path.parent}'. A trial that ended without a model "
-                "has none: its status and reason are in trials.csv beside them"
-            )
-            check_is_file(str(path), path, way)
+            check_is_file(str(path), path, NAME_A_TRIAL)
     if variant is not None and not is_folder:
         message = f"'--variant' needs the folder of a trial, and '{path}' is not one"
         raise FaultError(Diagnostic("E104", message, "leave out '--variant', or give the folder"))
@@ -209,13 +211,7 @@ class _TrialRecord(BaseModel):
 def _read_record(folder: Path) -> _TrialRecord:
     """Read the trial's encoder.json, without checking its description of the features."""
     path = folder / ENCODER_FILE
-    if not path.exists():
-        _explain_missing_record(folder)
-    way = (
-        "it describes the features: name a trial's folder, results/NAME/models/TRIAL, or copy it "
-        "along with a model"
-    )
-    check_is_file(str(path), path, way)
+    check_is_file(str(path), path, f"it describes the features: {NAME_A_TRIAL}")
     try:
         content = json.loads(read_model_file(str(path), path))
         record = _TrialRecord.model_validate(content)
@@ -224,22 +220,6 @@ def _read_record(folder: Path) -> _TrialRecord:
     if record.sha256 != _content_sha256(content):
         raise _broken_file(path, "it was changed: its checksum differs")
     return record
-
-
-def _explain_missing_record(folder: Path) -> None:
-    """Raise E405 if a folder has no model for a known reason."""
-    if (folder / CERTIFICATES_FILE).is_file():
-        message = f"the trial in '{folder}' has no model: none passed its safety test"
-        hint = (
-            f"{CERTIFICATES_FILE} there has the bounds: name another trial, or run with more rows, "
-            "looser constraints or a larger delta"
-        )
-        raise FaultError(Diagnostic("E405", message, hint))
-    for pattern in (f"models/*/{ENCODER_FILE}", f"*/models/*/{ENCODER_FILE}"):
-        if trials := sorted(folder.glob(pattern)):
-            message = f"'{folder}' has the models of several trials"
-            hint = f"name one, for example '{trials[0].parent}'"
-            raise FaultError(Diagnostic("E405", message, hint))
 
 
 def _broken_file(path: Path, reason: str) -> FaultError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -39,83 +39,35 @@ from ratecli.rates.parser import parse_conditions
 CONCLUSIVE = MEASURED_STATUSES | {"no_solution_found", "infeasible"}
 """Statuses of trials that count in solution and failure rates."""
 
+GROUP = ["point", "variant"]
+COLUMNS = ["trial", "variant", "split", "metric", "value"]
+EMPTY_FRAME: pd.DataFrame = pd.DataFrame(columns=COLUMNS)
+
 ItemT = TypeVar("ItemT")
 KeyT = TypeVar("KeyT", bound=Hashable)
 SplitMetric = tuple[str, str]
-"""A split and a metric, which identify a value."""
-GroupKey = tuple[int, str, str, str]
-"""The number of a point, a variant, a split, and a metric or a constraint ("": all)."""
-
-
-@dataclass(frozen=True, eq=False)
-class GroupedResults:
-    """The frame of results with the number of each row's `point`, and what is computed by group.
-
-    `estimates` are means, and `counts` how often a constraint is satisfied and violated.
-    """
-
-    ledger: Ledger
-    frame: pd.DataFrame
-    estimates: Mapping[GroupKey, IntervalEstimate]
-    counts: Mapping[GroupKey, tuple[int, int]]
-
-    @classmethod
-    def of(cls, ledger: Ledger, numbers: Sequence[int]) -> GroupedResults:
-        """Group the results of a plan whose trials have these numbers of points."""
-        frame = results_frame(ledger)
-        frame = frame.assign(point=np.array(numbers, dtype=int)[frame["trial"].astype(int)])
-        found = mean_estimates(frame.groupby([*GROUP, "split", "metric"], sort=False)["value"])
-        counts = count_violations(frame, GROUP)
-        pairs = map(tuple, counts[[SATISFIED, VIOLATED]].to_numpy().tolist())
-        estimates = zip(found.index, as_estimates(found), strict=True)
-        return cls(ledger, frame, dict(estimates), dict(zip(counts.index, pairs, strict=True)))
-
-    @cached_property
-    def values(self) -> Mapping[GroupKey, Mapping[int, float]]:
-        """The values of each metric by the trial's position in the plan."""
-        found = defaultdict[GroupKey, dict[int, float]](dict)
-        names = (*GROUP, "split", "metric", "trial", "value")
-        columns = (self.frame[name].tolist() for name in names)
-        for point, variant, split, metric, trial, value in zip(*columns, strict=True):
-            found[point, variant, split, metric][trial] = value
-        return found
-
-    @cached_property
-    def solved(self) -> Mapping[tuple[int, str], int]:
-        """The number of trials with values of each point and variant."""
-        count = self.frame.groupby(GROUP, sort=False)["trial"].nunique()
-        return dict(zip(count.index, count.tolist(), strict=True))
-
-    @cached_property
-    def places(self) -> Mapping[tuple[int, str], list[SplitMetric]]:
-        """The splits and metrics with values of each point and variant."""
-        found = group_by(self.estimates, lambda place: place[:2])
-        return {group: [place[2:] for place in places] for group, places in found.items()}
-
-
-GROUP = ["point", "variant"]
+"""A split and a metric, or a constraint ("": all), which identify a value."""
 
 
 @dataclass(frozen=True, eq=False)
 class SeedGroup:
     """One variant of one algorithm at one sweep point, over all seeds or only `seed`.
 
-    A `sole` variant is the only one of its algorithm, and is not named. `number` is that of the
-    point in `grouped`.
+    A `sole` variant is the only one of its algorithm, and is not named. `frame` has the rows of
+    `results_frame` that belong to the group, `estimates` the means of its metrics, and `counts` how
+    often its constraints are satisfied and violated.
     """
 
-    grouped: GroupedResults
-    number: int
+    ledger: Ledger
     label: str
     variant: str
     point: Mapping[str, Any]
     seed: int | None
     trials: tuple[PlannedTrial, ...]
     sole: bool = False
-
-    @property
-    def ledger(self) -> Ledger:
-        return self.grouped.ledger
+    frame: pd.DataFrame = field(default_factory=lambda: EMPTY_FRAME, repr=False)
+    estimates: Mapping[SplitMetric, IntervalEstimate] = field(default_factory=dict, repr=False)
+    counts: Mapping[SplitMetric, tuple[int, int]] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
@@ -130,10 +82,10 @@ class SeedGroup:
         """Number of trials that have run."""
         return len(self.trials) - self.statuses.get(NOT_RUN, 0)
 
-    @property
+    @cached_property
     def solved(self) -> int:
         """Number of trials with values."""
-        return self.grouped.solved.get((self.number, self.variant), 0)
+        return int(self.frame["trial"].nunique())
 
     @property
     def results(self) -> list[TrialResult]:
@@ -143,12 +95,9 @@ class SeedGroup:
 
     def values(self, split: str, metric: str) -> Mapping[int, float]:
         """Return the values of a metric by the trial's position in the plan."""
-        return self.grouped.values.get((self.number, self.variant, split, metric), {})
-
-    @property
-    def places(self) -> list[SplitMetric]:
-        """The splits and metrics with values."""
-        return self.grouped.places.get((self.number, self.variant), [])
+        own = self.frame
+        own = own[(own["split"] == split) & (own["metric"] == metric)]
+        return dict(zip(own["trial"].tolist(), own["value"].tolist(), strict=True))
 
     def by_order(self, split: str, metric: str) -> dict[int, float]:
         """Return the values of a metric by the order of their trials in the group."""
@@ -206,7 +155,7 @@ class SeedGroup:
 
     def count(self, split: str, constraint: str = "") -> tuple[int, int]:
         """Return in how many trials the constraint (default: all) is satisfied and violated."""
-        return self.grouped.counts.get((self.number, self.variant, split, constraint), (0, 0))
+        return self.counts.get((split, constraint), (0, 0))
 
     def estimate(self, split: str, metric: str) -> IntervalEstimate:
         """Return the mean of a metric over trials, or a share of the conclusive trials.
@@ -215,8 +164,7 @@ class SeedGroup:
         where this is unknown are left out of the failure rate; if all are, there is none.
         """
         if not is_share(metric):
-            place = self.number, self.variant, split, metric
-            return self.grouped.estimates.get(place, NO_ESTIMATE)
+            return self.estimates.get((split, metric), NO_ESTIMATE)
         conclusive = sum(self.statuses.get(status, 0) for status in CONCLUSIVE)
         if metric == SOLUTION_RATE:
             return estimate_share(self.solved, conclusive)
@@ -262,20 +210,29 @@ def _groups(ledger: Ledger, by_seed: bool) -> Iterator[SeedGroup]:
     ]
     points = group_by(range(len(keys)), lambda at: keys[at])
     numbers = {key: number for number, key in enumerate(points)}
-    grouped = GroupedResults.of(ledger, [numbers[key] for key in keys])
+    frame = results_frame(ledger)
+    own = np.array([numbers[key] for key in keys], dtype=int)[frame["trial"].astype(int)]
+    frame = frame.assign(point=own)
+    known = mean_estimates(frame.groupby([*GROUP, "split", "metric"], sort=False)["value"])
+    estimates, counts = (defaultdict[Any, dict[Any, Any]](dict) for _ in range(2))
+    for (number, variant, *place), each in zip(known.index, as_estimates(known), strict=True):
+        estimates[number, variant][tuple(place)] = each
+    counted = count_violations(frame, GROUP)[[SATISFIED, VIOLATED]]
+    for (number, variant, *place), *pair in counted.itertuples(name=None):
+        counts[number, variant][tuple(place)] = tuple(pair)
+    parts: dict[Any, pd.DataFrame] = dict(iter(frame.groupby(GROUP)))
     labels = [label for label, *_ in points]
-    here, variants = defaultdict[int, set[str]](set), defaultdict[str, set[str]](set)
-    for number, variant in grouped.solved:
-        here[number].add(variant)
-        variants[labels[number]].add(variant)
+    variants = group_by(parts, lambda part: labels[part[0]])
     for number, places in enumerate(points.values()):
         trials = tuple(ledger.plan[place] for place in places)
         first, seed = trials[0], trials[0].seed if by_seed else None
-        known = variants[first.label]
-        for variant in sorted(here[number] or known) or [""]:
-            yield SeedGroup(
-                *(grouped, number, first.label, variant, first.point, seed, trials, len(known) < 2)
-            )
+        everywhere = {variant for _, variant in variants.get(first.label, ())}
+        here = {variant for at, variant in variants.get(first.label, ()) if at == number}
+        for variant in sorted(here or everywhere) or [""]:
+            found = parts.get((number, variant), EMPTY_FRAME)
+            about = first.label, variant, first.point, seed, trials, len(everywhere) < 2
+            place = number, variant
+            yield SeedGroup(ledger, *about, found, estimates[place], counts[place])
 
 
 def _constant(ledger: Ledger, trial: PlannedTrial) -> float | None:
@@ -347,7 +304,7 @@ def same_points(groups: Iterable[SeedGroup]) -> list[list[SeedGroup]]:
 
 def select_variant(several: Sequence[SeedGroup], variant: str) -> SeedGroup:
     """Return the group of a variant at one point, or a group without values if it is missing."""
-    nothing = replace(several[0], variant=variant)
+    nothing = replace(several[0], variant=variant, frame=EMPTY_FRAME, estimates={}, counts={})
     return next((group for group in several if group.variant == variant), nothing)
 
 
@@ -406,7 +363,7 @@ def _results_frame(ledger: Ledger) -> pd.DataFrame:
         for variant, numbers in ledger.numbers(trial).items()
         for (split, metric), value in numbers.items()
     ]
-    frame = pd.DataFrame(rows, columns=["trial", "variant", "split", "metric", "value"])
+    frame = pd.DataFrame(rows, columns=COLUMNS)
     frame = frame.astype({"value": float})
     known = np.where(frame["value"].map(is_violated), VIOLATED, SATISFIED).astype(float)
     known[frame["value"].isna() & (frame["split"] != "train")] = UNKNOWN

@@ -63,7 +63,7 @@ def summary_table(ledger: Ledger) -> pd.DataFrame:
     order = {metric: k for k, metric in enumerate(ledger.metrics)}
     groups: dict[tuple[str, ...], SeedGroup] = {}
     for group in seed_groups(ledger):
-        places = sorted(group.places, key=lambda place: (split_rank(place[0]), order[place[1]]))
+        places = sorted(group.estimates, key=lambda place: (split_rank(place[0]), order[place[1]]))
         groups |= {_key(group, *place): group for place in places}
     expected = group_by(
         compare_expectations(ledger),

@@ -162,19 +162,6 @@ def test_escape_codes_in_names_are_not_printed(folder, cli):
     no_escape_codes(cli, *formats, *others, *lists)
 
 
-def test_escape_codes_and_scripts_in_a_table(folder, cli):
-    rows = "".join(f'"=cmd|x",{WILD},{k % 2},{k % 7}\n' for k in range(60))
-    rows += "".join(f"b,c,{k % 2},{k % 5}\n" for k in range(60))
-    (folder / "t.csv").write_text(f'"<script>","{WILD}",y,x\n{rows}', encoding="utf-8")
-    answer = cli("init", "exp.yaml", "--data", "t.csv", "--label", "y", "--group", WILD)
-    assert answer.code == 0, answer.err
-    fewer = ("--set", "seeds=1", "--set", "sweep.limit=[0.8]", "--set", "report.plots=[]")
-    run = ("run", "exp.yaml", "-j", 1, *fewer)
-    no_escape_codes(cli, ("explain", "exp.yaml"), ("plan", "exp.yaml"), run)
-    page = (folder / "results" / "exp" / "report.html").read_text().split("<body")[1]
-    assert "<script>" not in page.replace("<script>\n", "")
-
-
 def test_duplicate_names_in_an_archive(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("f.csv", b"1" * 10)
