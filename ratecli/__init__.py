@@ -13,11 +13,11 @@ from ratecli.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from ratecli.api.balanced import BalancedFilter as BalancedFilter
-    from ratecli.api.constrained import RateConstrainedClassifier as RateConstrainedClassifier
-    from ratecli.api.constrained import RateConstrainedRegressor as RateConstrainedRegressor
     from ratecli.api.errors import FaultError as FaultError
     from ratecli.api.errors import NoSolutionFoundError as NoSolutionFoundError
     from ratecli.api.errors import RatecliWarning as RatecliWarning
+    from ratecli.api.estimators import RateConstrainedClassifier as RateConstrainedClassifier
+    from ratecli.api.estimators import RateConstrainedRegressor as RateConstrainedRegressor
     from ratecli.api.runs import Results as Results
     from ratecli.api.runs import load_dataset as load_dataset
     from ratecli.api.runs import load_results as load_results
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "balanced": ("BalancedFilter",),
-    "constrained": ("RateConstrainedClassifier", "RateConstrainedRegressor"),
+    "estimators": ("RateConstrainedClassifier", "RateConstrainedRegressor"),
     "errors": ("FaultError", "NoSolutionFoundError", "RatecliWarning"),
     "runs": ("Results", "load_dataset", "load_results", "run"),
     "scoring": ("rate_score", "rate_scorer", "violation_scorer"),

@@ -17,9 +17,9 @@ from ratecli.api.errors import (
     convert_errors,
     issue_warnings,
 )
-from ratecli.api.estimator import MappingParamsEstimator, seed_from_random_state
+from ratecli.api.estimators import MappingParamsEstimator
 from ratecli.api.fitting import FitResult, fit_rows
-from ratecli.api.rows import InputRows, LabelledRows
+from ratecli.api.rows import InputRows, LabelledRows, seed_from_random_state
 from ratecli.apply.predict import prediction_columns
 from ratecli.apply.table_filter import (
     MAIN_VARIANT,

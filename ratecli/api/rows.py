@@ -1,11 +1,12 @@
-"""Rows of an estimator: X, sensitive columns beside it, labels and weights."""
+"""The input of an estimator: X, sensitive columns beside it, labels, weights and a seed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
+from ratecli.api.errors import issue_warnings
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import LazyMapping, as_array
-from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
+from ratecli.datasets.logged import DECISION_WORDS, DEPLOYED_DECISION, read_decisions
 from ratecli.datasets.split import reserve_safety_rows
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
@@ -226,31 +232,8 @@ def normalize_weights(sample_weight: Any, X: Any) -> Array:
 
 
 @contextmanager
-def note_zero_weights(weight: Array) -> Iterator[Callable[[Diagnostic], Diagnostic]]:
-    """Say in errors about rows that those with weight 0 do not count, if there are any.
-
-    Yields a function that says so in warnings.
-    """
-    zero = int((weight == 0).sum())
-    note = f"; {zero:,} of {len(weight):,} rows have weight 0 and do not count" * bool(zero)
-
-    def noted(fault: Diagnostic) -> Diagnostic:
-        about_rows = fault.code == "E206" or fault.code[1] in "34" or fault.code[:2] == "W4"
-        return replace(fault, message=fault.message + note) if about_rows else fault
-
-    try:
-        yield noted
-    except FaultError as error:
-        raise FaultError(map(noted, error.faults)) from None
-    except ValueError as error:
-        if type(error) is not ValueError:
-            raise
-        raise ValueError(f"{error}{note}") from None
-
-
-@contextmanager
 def sensitive_hints(way: str) -> Iterator[None]:
-    """Add hints to errors: how to pass a missing column (E205), how to cut a numeric one (E304).
+    """Add to errors about missing columns (E205) how to pass one beside X.
 
     `way` is the hint, with `{passed}` in place of the argument.
     """
@@ -261,8 +244,6 @@ def sensitive_hints(way: str) -> Iterator[None]:
 
 
 def _with_hint(fault: Diagnostic, way: str) -> Diagnostic:
-    if fault.code == "E304" and (fault.help or "").startswith("cut it"):
-        return replace(fault, help="pass a cut column: pandas.cut(VALUES, [LOW, ..., HIGH])")
     if fault.code != "E205" or (fault.help or "").startswith("did you mean"):
         return fault
     name = fault.message.partition("'")[2].partition("'")[0]
@@ -279,6 +260,61 @@ def known_labels(y: Any, name: str = "y") -> NDArray[Any]:
         message = f"{name} has no label in row {missing[0] + 1} ({many}): leave them out"
         raise ValueError(message)
     return np.asarray(found)
+
+
+@dataclass(frozen=True)
+class BinaryLabels:
+    """Two labels, sorted, and the index (0 or 1) of the positive one."""
+
+    labels: NDArray[Any]
+    positive: int
+
+    @classmethod
+    def of(cls, y: Any, pos_label: Any) -> BinaryLabels:
+        """Raise ValueError unless y has two labels and `pos_label` is one of them or None."""
+        if y is None:
+            raise ValueError("it requires y to be passed, but the target y is None")
+        y = known_labels(y)
+        check_classification_targets(y)
+        kind = type_of_target(y, input_name="y", raise_unknown=True)
+        labels = np.unique(y)
+        if kind != "binary":
+            message = "Only binary classification is supported. The type of the target is"
+            raise ValueError(f"{message} {kind}.")
+        if len(labels) < 2:
+            raise ValueError(f"y must have two labels, not {len(labels)} class: {labels.tolist()}")
+        if pos_label not in [None, *labels.tolist()]:
+            raise ValueError(f"pos_label is {pos_label!r}, but the labels are {labels.tolist()}")
+        return cls(labels, 1 if pos_label is None else labels.tolist().index(pos_label))
+
+    def warn_of_words(self, pos_label: Any) -> None:
+        """Warn if labels are words and `pos_label` is None: then the larger one is positive.
+
+        The labels yes and no, and true and false, need no warning.
+        """
+        words = {str(label).lower() for label in self.labels}
+        if pos_label is None and self.labels.dtype.kind in "OUS" and words - set(DECISION_WORDS):
+            positive = self.labels[self.positive]
+            issue_warnings([f"'{positive}' is the positive label; pos_label can name the other"])
+
+    def yes(self, y: Any) -> Array:
+        """Return (n,) 1 where the label is positive, else 0; raise ValueError for other labels."""
+        y = known_labels(y)
+        if not (known := np.isin(y, self.labels)).all():
+            raise ValueError(f"y contains {y[~known][0]!r}, but the labels are {self.labels}")
+        return np.asarray(y == self.labels[self.positive], dtype=np.float64)
+
+    def of_decisions(self, yes: NDArray[np.bool_]) -> NDArray[Any]:
+        """Return labels (n,) for decisions (n,)."""
+        return np.asarray(self.labels[np.where(yes, self.positive, 1 - self.positive)])
+
+    def both(self, chance: Array) -> Array:
+        """Return probabilities (n, 2) in the order of the labels.
+
+        `chance` (n,) is the probability of the positive label.
+        """
+        pair = [1 - chance, chance] if self.positive else [chance, 1 - chance]
+        return np.stack(pair, axis=1)
 
 
 def check_indices(arguments: Mapping[str, Any]) -> None:
@@ -348,3 +384,29 @@ def _sensitive_frame(sensitive: Any, count: int) -> pd.DataFrame:
     if len(found) != count:
         raise ValueError(f"sensitive_features has {len(found)} rows, and X has {count}")
     return found
+
+
+def seed_from_random_state(random_state: Any) -> int:
+    """Return an integer unchanged, as it is equivalent to the seed of a file, or sample one."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    found: int = check_random_state(random_state).randint(2**31 - 1)
+    return found
+
+
+def sensitive_arguments(estimator: Any, sensitive: Any) -> dict[str, Any]:
+    """Return the arguments of an estimator's `predict` that pass sensitive features, if requested.
+
+    It requests them by metadata routing, if that is enabled, or by a parameter of `predict`.
+    """
+    name = "sensitive_features"
+    if get_config()["enable_metadata_routing"]:
+        asks = name in get_routing_for_object(estimator).consumes("predict", [name])
+    else:
+        asks = name in signature(estimator.predict).parameters
+    return {name: sensitive} if asks and sensitive is not None else {}
+
+
+def predict_with_sensitive(estimator: Any, X: Any, sensitive: Any) -> Any:
+    """Return an estimator's predictions, passing sensitive features if it requests them."""
+    return estimator.predict(X, **sensitive_arguments(estimator, sensitive))

@@ -13,14 +13,14 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from ratecli.api.errors import check_parameters, convert_errors, issue_warnings
-from ratecli.api.estimator import BinaryLabels, predict_with_sensitive
 from ratecli.api.fitting import UNCONSTRAINED, read_problem, shared_arguments
 from ratecli.api.rows import (
+    BinaryLabels,
     InputRows,
     LabelledRows,
     known_labels,
     normalize_weights,
-    note_zero_weights,
+    predict_with_sensitive,
     sensitive_hints,
 )
 from ratecli.errors import Diagnostic, FaultError
@@ -200,9 +200,9 @@ def _measure(
     rows = LabelledRows.of(inputs, classes.yes(y), weight)
     yes = classes.yes(decisions)[weight > 0]
     way = "{passed}; in a search, scorer.set_score_request(sensitive_features=True) requests it"
-    with convert_errors(), sensitive_hints(way), note_zero_weights(weight) as noted:
+    with convert_errors(), sensitive_hints(way):
         tree, sample = _parse_measure(scorer, inputs), rows.sample(None)
-        issue_warnings(map(noted, check_missing_values(sample, [((), tree)])))
+        issue_warnings(check_missing_values(sample, [((), tree)]))
         return measure([tree], sample, "train", Predictions(yes, yes, yes))[0]
 
 

@@ -34,13 +34,7 @@ from ratecli.api.errors import (
     convert_errors,
     issue_warnings,
 )
-from ratecli.api.estimator import (
-    BinaryLabels,
-    RateScoreMixin,
-    predict_with_sensitive,
-    seed_from_random_state,
-    sensitive_arguments,
-)
+from ratecli.api.estimators import RateScoreMixin
 from ratecli.api.fitting import (
     UNCONSTRAINED,
     ConstraintSpec,
@@ -49,7 +43,14 @@ from ratecli.api.fitting import (
     read_problem,
     shared_arguments,
 )
-from ratecli.api.rows import InputRows, LabelledRows
+from ratecli.api.rows import (
+    BinaryLabels,
+    InputRows,
+    LabelledRows,
+    predict_with_sensitive,
+    seed_from_random_state,
+    sensitive_arguments,
+)
 from ratecli.config.training import DEFAULT_FRACTION
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import references, resolve_goals

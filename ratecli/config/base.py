@@ -129,6 +129,7 @@ OTHER_PROBLEMS = {
     "finite_number": "must be a finite number, not {value}",
     "too_short": "must not be empty",
     "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters, but has {length}",
 }
 
 
@@ -158,9 +159,11 @@ def _from_pydantic(error: ErrorDetails, names: list[str]) -> Iterator[Diagnostic
             limit, words = BOUND_PHRASES[problem]
             found = value_error(f"{words} {context[limit]}", value)
         elif not isinstance(found, FaultError):
-            message = OTHER_PROBLEMS.get(problem, "is not valid: {value}")
-            text = f"{LOCATION_MARK} {message.format(value=quote_value(value))}"
-            found = InvalidValueError(Diagnostic("E104", text if found is None else str(found)))
+            facts = {**context, "value": quote_value(value), "length": len(str(value))}
+            text = OTHER_PROBLEMS.get(problem, "is not valid: {value}").format(**facts)
+            text = f"{LOCATION_MARK} {text}" if found is None else str(found)
+            code = "E302" if context.get("max_length") == MAX_RULE_LENGTH else "E104"
+            found = InvalidValueError(Diagnostic(code, text))
         yield from (each.under(*loc, key=key) for each in found.faults)
 
 
@@ -318,7 +321,7 @@ class OneOf:
         found = list[Diagnostic]()
         for each in details:  # a location begins with the type
             own = each.get("ctx", {}).get("error")
-            if each["loc"][1:]:
+            if each["loc"][1:] or each["type"] == "string_too_long":
                 found += _from_pydantic({**each, "loc": each["loc"][1:]}, [])
             elif isinstance(own, FaultError):
                 hints = is_scalar(value)
@@ -352,43 +355,17 @@ def _validate_slug(value: object) -> object:
     return value
 
 
-def validate_rule(value: object) -> object:
-    """Return the text of a rule; raise InvalidValueError with E103, E104 or E302."""
-    if not isinstance(value, str):
-        hint = f"put it in quotes: '{value}'" if isinstance(value, int | float) else None
-        raise type_error("the text of a rule", value, hint)
-    if not value.strip():
-        raise InvalidValueError(Diagnostic("E104", "the rule is empty", "write a rule"))
-    if len(value) > MAX_RULE_LENGTH:
-        message = f"the rule has {len(value)} characters; at most {MAX_RULE_LENGTH} are allowed"
-        raise InvalidValueError(Diagnostic("E302", message))
-    return value
-
-
-def validate_scalar(value: object) -> object:
-    """Return a number, text, true or false; raise InvalidValueError for anything else."""
-    if not isinstance(value, str | int | float):
-        raise type_error("a number, a text, true or false", value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise value_error("a finite number", value)
-    return value
-
-
-RULE_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_RULE_LENGTH}
-SCALAR_SCHEMA = {"type": ["number", "string", "boolean"]}
 NameText = Annotated[
     str, BeforeValidator(_validate_name), WithJsonSchema(matching(IDENTIFIER_PATTERN))
 ]
 SlugText = Annotated[str, BeforeValidator(_validate_slug), WithJsonSchema(matching(SLUG_PATTERN))]
-RuleText = Annotated[str, BeforeValidator(validate_rule), WithJsonSchema(RULE_SCHEMA)]
+RuleText = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=MAX_RULE_LENGTH)]
 StrictText = Annotated[str, Strict()]
 ColumnName = Annotated[str, StringConstraints(strict=True, min_length=1)]
 ColumnNames = Annotated[tuple[ColumnName, ...], Field(min_length=1)]
 StrictFlag = Annotated[bool, Strict()]
 SeedNumber = Annotated[int, Strict(), Field(ge=0)]
-ScalarValue = Annotated[
-    bool | int | float | str, BeforeValidator(validate_scalar), WithJsonSchema(SCALAR_SCHEMA)
-]
+ScalarValue = Annotated[bool | int | float | str, OneOf("a number, a text, true or false")]
 """A value of a swept name or of a column."""
 
 

@@ -53,7 +53,7 @@ def _validate_range(value: object) -> object:
 
 GroupCondition = Annotated[
     base.RuleText | dict[str, base.RuleText],
-    base.OneOf("the text of a rule, or a mapping of data sets to rules"),
+    base.OneOf("the text of a rule, or a mapping of data sets to rules", "put a rule in quotes"),
 ]
 ScoreSources = Annotated[
     base.ColumnNames | Annotated[dict[base.ColumnName, base.ColumnName], Field(min_length=1)],

@@ -198,7 +198,7 @@ def _replaced(old: Value, steps: Sequence[Value], new: Value) -> Value:
     if isinstance(old.data, list):
         if name not in {*map(str, entries)}:
             message = f"the list has {len(entries)} entries, counted from 0"
-            raise FaultError(step.error("E107", message, _entry_hint(old, step.data)))
+            raise FaultError(step.error("E107", message, "write the number of the entry"))
         name = int(name)
     elif old.data is None:
         old = Value({}, step.source, step.start, step.start, block=True)
@@ -210,13 +210,3 @@ def _replaced(old: Value, steps: Sequence[Value], new: Value) -> Value:
     entry = (key if rest or key is None else step, _replaced(inner, rest, new))
     at = old.source, old.start, old.end
     return Value.of_entries(type(old.data), {**entries, name: entry}, at, block=old.block)
-
-
-def _entry_hint(old: Value, name: str) -> str | None:
-    """Return how to set options of the entry with a name, None if there is none."""
-    for k, (_, entry) in old.entries.items():
-        if name in entry.entries:
-            return f"'{name}' is entry {k}: write {k}.{name} instead of {name}"
-        if entry.data == name:
-            return f"'{name}' is entry {k}: set the whole entry, {k}={{{name}: {{OPTION: VALUE}}}}"
-    return None

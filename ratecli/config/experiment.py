@@ -334,9 +334,7 @@ def _check_labels(problem: Problem) -> Iterator[Diagnostic]:
     labels = [entry.label for entry in problem.algorithms]
     deployed = problem.deployed.algorithm if problem.deployed else None
     if deployed is not None and deployed not in labels:
-        message = f"'{deployed}' is not an algorithm of this file"
-        hint = did_you_mean(deployed, labels, "algorithms")
-        yield Diagnostic("E104", message, hint, loc=("deployed", "algorithm"))
+        yield _unknown("an algorithm", ("deployed", "algorithm"), deployed, labels)
 
 
 def _check_datasets(experiment: Experiment) -> Iterator[Diagnostic]:
@@ -345,7 +343,7 @@ def _check_datasets(experiment: Experiment) -> Iterator[Diagnostic]:
     for loc, sweep in experiment.sweeps():
         for inside, value in sweep.value_locs(DATASET_AXIS):
             if value not in datasets:
-                yield _unknown_dataset((*loc, *inside), value, datasets)
+                yield _unknown("a data set", (*loc, *inside), value, datasets)
         if DATASET_AXIS in sweep.axes and not swept:
             message = f"'{DATASET_AXIS}' is swept for one algorithm only"
             hint = "sweep it for all: an algorithm's own sweep may then select some data sets"
@@ -381,18 +379,18 @@ def _check_groups(experiment: Experiment) -> Iterator[Diagnostic]:
             yield Diagnostic("E104", message, hint, loc=loc, key=True)
         unknown = [each for each in group if each not in experiment.datasets]
         for each in unknown:
-            yield _unknown_dataset((*loc, each), each, experiment.datasets, key=True)
+            yield _unknown("a data set", (*loc, each), each, experiment.datasets, key=True)
         missing = [each for each in experiment.datasets if each not in group]
         if missing and not unknown:
             message = f"the group '{name}' has no condition for '{missing[0]}'"
             yield Diagnostic("E102", message, f"add {missing[0]}: condition", loc=loc, key=True)
 
 
-def _unknown_dataset(
-    loc: Loc, value: object, datasets: Iterable[str], *, key: bool = False
+def _unknown(
+    what: str, loc: Loc, value: object, known: Iterable[str], *, key: bool = False
 ) -> Diagnostic:
-    message = f"{base.quote_value(value)} is not a data set of this file"
-    hint = did_you_mean(str(value), datasets, "data sets here")
+    message = f"{base.quote_value(value)} is not {what} of this file"
+    hint = did_you_mean(str(value), known, f"{what.partition(' ')[2]}s here")
     return Diagnostic("E104", message, hint, loc=loc, key=key)
 
 
@@ -430,12 +428,10 @@ def _check_trial_seconds(experiment: Experiment) -> Iterator[Diagnostic]:
     for label, seconds in experiment.trial_seconds.items():
         loc = ("trial_seconds", label)
         if label not in labels:
-            hint = did_you_mean(label, labels, "algorithms")
-            message = f"{base.quote_value(label)} is not an algorithm of this file"
-            yield Diagnostic("E104", message, hint, loc=loc, key=True)
+            yield _unknown("an algorithm", loc, label, labels, key=True)
         for name in seconds if isinstance(seconds, dict) else ():
             if name not in experiment.datasets:
-                yield _unknown_dataset((*loc, name), name, experiment.datasets, key=True)
+                yield _unknown("a data set", (*loc, name), name, experiment.datasets, key=True)
 
 
 def _check_trial_count(experiment: Experiment) -> Iterator[Diagnostic]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
@@ -190,6 +190,10 @@ DEFAULT_FILTER = "balanced_tree"
 LABEL_WORDS = ("name", "label")
 """Keys that are mistaken for `as`."""
 LABEL_HINT = "the key for the name of an algorithm's results is `as`"
+NAMED_HINT = "write `NAME` or `NAME: {OPTION: VALUE}`"
+ENTRY_HINT = (
+    "start each algorithm with `- `, and write its keys under its name: `- NAME: {as: LABEL, ...}`"
+)
 GOAL_HINT = "write balance: COLUMN for equal shares of its values, or objective: RULE for others"
 
 
@@ -204,14 +208,13 @@ def parse_named_options(
     if isinstance(raw, str):
         return raw, {}
     if not isinstance(raw, dict) or not raw:
-        hint = "write `name` or `name: {option: value}`"
-        raise base.type_error("an algorithm's name, or a name with its options", raw, hint)
+        raise base.type_error("an algorithm's name, or a name with its options", raw, NAMED_HINT)
     (name, options), *others = raw.items()
     if others or name in entry_keys:
         message = f"an entry has one algorithm, but this one has {len(raw)} keys"
         if not others:
             message = f"an entry begins with its algorithm, not with '{name}'"
-        hint, place = _own_entry_hint(raw, entry_keys), others[0][0] if others else name
+        hint, place = ENTRY_HINT if entry_keys else NAMED_HINT, others[0][0] if others else name
         raise InvalidValueError(Diagnostic("E103", message, hint, loc=(place,), key=True))
     if options is not None and not isinstance(options, dict):
         hint = f"write `{name}: {{option: value}}`"
@@ -219,23 +222,6 @@ def parse_named_options(
     if entry_keys and "name" in (options or {}):
         raise InvalidValueError(replace(base.unknown_key((name, "name"), ()), help=LABEL_HINT))
     return str(name), options or {}
-
-
-def _own_entry_hint(raw: Mapping[str, Any], entry_keys: Collection[str]) -> str:
-    """Return how to write an entry whose keys are beside its name, or are of two algorithms."""
-    stated = [key for key in ("name", "algorithm") if isinstance(raw.get(key), str)]
-    named = [
-        key
-        for key, value in raw.items()
-        if key not in entry_keys and (value is None or isinstance(value, dict))
-    ]
-    if len(named) > 1 or not (named or stated):
-        return "start each algorithm with `- `" if entry_keys and named else "write `NAME: {...}`"
-    name, place = (named[0], named[0]) if named else (raw[stated[0]], stated[0])
-    own = dict.fromkeys(raw[place] or () if named else ())
-    own |= {"as" if key in LABEL_WORDS else key: None for key in raw if key != place}
-    inside = ", ".join(f"{key}: ..." for key in own)
-    return f"write its keys under its name: `{name}: {{{inside}}}`" if own else f"write `{name}`"
 
 
 FilterColumns = Annotated[

@@ -150,14 +150,11 @@ ALGORITHMS = [
 ]
 
 SEVERAL_KEYS = [
-    ("algorithms:\n  - majorize:\n    ⟦iterations⟧: 6\n", "`majorize: {iterations: ...}`"),
-    ("algorithms: [{as: mine, ⟦majorize⟧: {gap: 1}}]\n", "`majorize: {gap: ..., as: ...}`"),
-    ("algorithms:\n  - a: {gap: 1}\n    ⟦name⟧: m\n", "`a: {gap: ..., as: ...}`"),
-    ("algorithms: [{name: a, ⟦as⟧: m}]\n", "`a: {as: ...}`"),
-    ("algorithms: [{⟦name⟧: a}]\n", "write `a`"),
-    ("algorithms: [{⟦as⟧: m}]\n", "write `NAME: {...}`"),
-    ("algorithms: [{a: , ⟦sweep⟧: {k: [1]}}]\n", "`a: {sweep: ...}`"),
-    ("algorithms: [{a: {}, ⟦b⟧: {}}]\n", "start each algorithm with `- `"),
+    "algorithms:\n  - majorize:\n    ⟦iterations⟧: 6\n",
+    "algorithms: [{as: mine, ⟦majorize⟧: {gap: 1}}]\n",
+    "algorithms: [{name: a, ⟦as⟧: m}]\n",
+    "algorithms: [{⟦name⟧: a}]\n",
+    "algorithms: [{a: {}, ⟦b⟧: {}}]\n",
 ]
 
 LOGGED = "{{path: a.csv, logged: {{action: a, propensity: p, outcomes: [r]{}}}}}".format
@@ -235,7 +232,9 @@ def files():
     rows += [(HEAD + text, code, hint or "") for code, text, hint in KEYS]
     rows += [(f"{HEAD}sweep: {text}\n", "E105", "") for text in SWEEPS]
     rows += [(NO_ALGORITHMS + text, code, "") for code, text in ALGORITHMS]
-    rows += [(NO_ALGORITHMS + text, "E103", hint) for text, hint in SEVERAL_KEYS]
+    rows += [
+        (NO_ALGORITHMS + text, "E103", "write its keys under its name") for text in SEVERAL_KEYS
+    ]
     rows += [(f"{NO_DATA}datasets: {{d: {text}}}\n", code, "") for code, text in DATASETS]
     rows += [(f"{NO_DATA}datasets: {text}\n", code, "") for code, text in NO_SOURCES]
     rows += [(f"{HEAD}expect:\n  - {text}\n", code, "") for code, text in ENTRIES]

@@ -294,18 +294,6 @@ def test_errors_are_placed_on_the_command_line(faults_of, code, override):
     assert spot(fault.place) == places[0]
 
 
-@pytest.mark.parametrize(
-    ("override", "hint"),
-    [
-        ("algorithms.majorize.iterations=2", "entry 1: write 1.majorize instead of majorize"),
-        ("algorithms.unconstrained.loss=hinge", "entry 0: set the whole entry, 0={unconstrained: "),
-    ],
-)
-def test_names_of_entries_are_not_numbers(faults_of, override, hint):
-    (fault,) = faults_of(HEAD, override)
-    assert hint in fault.help
-
-
 def test_all_errors_are_reported_those_of_the_file_first(faults_of):
     faults = faults_of(HEAD, "seeds", "name.x=3", "algorithms.9=a", "seeds=2")
     assert [fault.code for fault in faults] == ["E107"] * 3

@@ -8,7 +8,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,6 +43,10 @@ class Groups:
         The columns that define them.
     bins
         Where columns of many numbers are cut.
+    counts
+        The number of rows of each value of the other columns.
+    missing
+        The number of rows without a value, for each column.
     conditions, members
         The conditions of each group and its rows (n,), by a name for rules.
     left_out
@@ -52,28 +55,32 @@ class Groups:
 
     columns: Sequence[str]
     bins: Mapping[str, Sequence[float]]
+    counts: Mapping[str, Mapping[Any, int]]
+    missing: Mapping[str, int]
     conditions: Mapping[str, str]
     members: Mapping[str, Mask]
     left_out: bool
 
-    @cached_property
-    def rows(self) -> dict[str, int]:
-        """Number of rows of each group."""
-        return {name: int(members.sum()) for name, members in self.members.items()}
+    @property
+    def smallest(self) -> tuple[str, int]:
+        """The conditions of the smallest group, and its number of rows."""
+        name = min(self.members, key=lambda name: self.members[name].sum())
+        return self.conditions[name], int(self.members[name].sum())
 
 
 def find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
     """Return the groups of the named columns; combinations with few rows are left out."""
-    cuts = {each: _bins(frame[each]) for each in request.group}
+    cuts = {name: found for name in request.group if (found := _bins(frame[name]))}
+    counts = {name: _value_counts(frame[name]) for name in request.group if name not in cuts}
     parts = list[dict[str, Conditions]]()
     for name in request.group:
-        if cuts[name]:
+        if name in cuts:
             groups = cut_groups(name, cuts[name])
             edges = [f"{cut:g}".replace("-", "minus_") for cut in cuts[name]]
             between = [f"{low}_to_{high}" for low, high in itertools.pairwise(edges)]
             values: list[Any] = [f"below_{edges[0]}", *between, f"from_{edges[-1]}"]
         else:
-            values = _group_values(frame[name], name)
+            values = list(counts[name])
             written = (each if isinstance(each, str) else float(each) for each in values)
             groups = [(Condition(name, "=", (value_text(each),)),) for each in written]
         parts.append(dict(zip(_group_names(name, values), groups, strict=True)))
@@ -87,9 +94,9 @@ def find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
     if len(parts) > 1 or len(enough) > 1:
         members = enough
     kept = {name: conditions[name] for name in members}
-    left_out = len(members) < len(conditions)
-    bins = {name: found for name, found in cuts.items() if found}
-    return Groups(request.group, bins, kept, members, left_out)
+    missing = {name: int(frame[name].isna().sum()) for name in request.group}
+    few = len(members) < len(conditions)
+    return Groups(request.group, cuts, counts, missing, kept, members, left_out=few)
 
 
 def _bins(column: pd.Series) -> list[float]:
@@ -108,19 +115,17 @@ def _bins(column: pd.Series) -> list[float]:
     return [int(cut) if cut.is_integer() and abs(cut) < 1e15 else cut for cut in sorted(rounded)]
 
 
-def _group_values(column: pd.Series, name: str) -> list[Any]:
-    """Return the values of the column, sorted."""
-    counts = column.value_counts()
-    values, large = counts.index.tolist(), int((counts >= MIN_ROWS).sum())
-    if not 2 <= len(values) <= MAX_GROUPS or (len(values) > MAX_NUMBERS and large < 2):
-        what = "only one value" if len(values) == 1 else f"{len(values)} values"
-        message = f"the column '{name}' has {what}: each value is a group, and "
-        message += f"2 to {MAX_GROUPS} can be compared"
-        if 2 <= len(values) <= MAX_GROUPS:
-            message += f", but {large} of them have at least {MIN_ROWS} rows"
+def _value_counts(column: pd.Series) -> dict[Any, int]:
+    """Return the values of a column of groups, sorted, with their rows; raise E411 for others."""
+    counts = column.value_counts().sort_index()
+    large = int((counts >= MIN_ROWS).sum())
+    if not 2 <= len(counts) <= MAX_GROUPS or (len(counts) > MAX_NUMBERS and large < 2):
+        what = "only one value" if len(counts) == 1 else f"{len(counts)} values"
+        message = f"the column '{column.name}' has {what}, of which {large} have at least "
+        message += f"{MIN_ROWS} rows: each value is a group, and 2 to {MAX_GROUPS} can be compared"
         hint = "name another column with --group, or add one to the table with each row's group"
         raise FaultError(Diagnostic("E411", message, hint))
-    return sorted(values)
+    return {value: int(count) for value, count in counts.items()}
 
 
 def _group_names(column: str, values: Iterable[Any]) -> list[str]:
@@ -134,30 +139,6 @@ def _group_names(column: str, values: Iterable[Any]) -> list[str]:
         taken = [each for each in found if each == name or each.startswith(f"{name}__")]
         found.append(f"{name}__{len(taken) + 1}" if taken else name)
     return found
-
-
-def group_notes(
-    frame: pd.DataFrame,
-    request: StarterOptions,
-    groups: Groups,
-) -> Iterator[str]:
-    """Say which groups there are, and how many rows belong to none."""
-    for name in request.group:
-        missing = int(frame[name].isna().sum())
-        tail = f"; {format_rows(missing)} without a value belong to no group" * bool(missing)
-        if name in groups.bins:
-            cuts = ", ".join(f"{cut:g}" for cut in groups.bins[name])
-            yield f"{quoted(name)}: cut at {cuts}; a value at a cut is in the group above it{tail}"
-        else:
-            counts = frame[name].value_counts()
-            shown = {value: int(counts[value]) for value in _group_values(frame[name], name)}
-            yield f"{quoted(name)}: {format_counts(shown)}{tail}"
-    if len(request.group) > 1:
-        kept = f"{len(groups.rows)} combinations with at least {MIN_ROWS} rows"
-        if groups.rows:
-            smallest = min(groups.rows, key=lambda name: groups.rows[name])
-            kept += f", the smallest {groups.conditions[smallest]} ({groups.rows[smallest]})"
-        yield kept
 
 
 def format_counts(rows: Mapping[Any, int]) -> str:
@@ -183,7 +164,7 @@ MAX_CATEGORIES = 50
 """Maximum number of values of a text column to be used as a feature, one indicator each."""
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
 """Texts that are dates, perhaps with a time."""
-WEIGHT = re.compile(r'"(.*[ _])?weight"', re.IGNORECASE)
+WEIGHT = re.compile("(.*[ _])?weight", re.IGNORECASE)
 ID = re.compile(r"(.*[ _-])?(id|ID|Id|key)|.*[a-z]I[dD]")
 """Names of columns that identify rows."""
 MAX_STRAY_SHARE = 0.1
@@ -235,12 +216,9 @@ class Features:
         }
         return {key: value for key, value in keys.items() if value != []}
 
-    def checks(self, label: Floats) -> Iterator[str]:
-        """Say which features may be weights or the label."""
-        for name in filter(WEIGHT.fullmatch, map(quoted, self.used)):
-            yield f"{name}: if it weighs rows, add `weight: {name}` to the data set"
-        if self.request.label:
-            yield from _leaks(self.used, label)
+    def weights(self) -> list[str]:
+        """Return the features whose names say that they weigh rows."""
+        return [str(name) for name in self.used if WEIGHT.fullmatch(str(name))]
 
     def gaps(self, *, numbers: bool = True) -> dict[str, int]:
         """Return the number of empty cells of each column of numbers, or of texts, that has any."""
@@ -328,8 +306,8 @@ def _unusable_numbers(values: Floats, name: str) -> str:
     return "a different number in each row: probably a row ID" if is_id else ""
 
 
-def _leaks(features: pd.DataFrame, label: Floats) -> Iterator[str]:
-    """Say which features alone nearly determine the label."""
+def find_leaks(features: pd.DataFrame, label: Floats) -> Iterator[tuple[str, float]]:
+    """Yield the features that alone nearly determine the label, with their area under the curve."""
     known = ~np.isnan(label)
     for name, column in features.items():
         score = _category_means(column, label) if is_text(column) else as_float_array(column)
@@ -339,10 +317,7 @@ def _leaks(features: pd.DataFrame, label: Floats) -> Iterator[str]:
         yes, ranks = label[both] == 1, pd.Series(score[both]).rank()
         area = (ranks[yes].mean() - (yes.sum() + 1) / 2) / (~yes).sum()  # of the ROC curve
         if max(area, 1 - area) > LEAK_AREA:
-            yield (
-                f"{quoted(name)} alone predicts the label (AUC {max(area, 1 - area):.4f}): "
-                "add it to drop if it is unknown when decisions are made"
-            )
+            yield str(name), max(area, 1 - area)
 
 
 def _category_means(column: pd.Series, label: Floats) -> Floats:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,9 @@ from ratecli.experiment.starters.columns import (
     Groups,
     find_features,
     find_groups,
+    find_leaks,
     format_counts,
     format_rows,
-    group_notes,
     quoted,
 )
 from ratecli.experiment.starters.options import (
@@ -48,6 +48,7 @@ from ratecli.experiment.starters.options import (
     find_goals,
     refusal,
 )
+from ratecli.rates.resolve import MIN_ROWS
 from ratecli.rates.sample import Floats
 from ratecli.rates.syntax import quote
 from ratecli.rates.table import MEASURES
@@ -86,33 +87,30 @@ def own_table_starter(request: StarterOptions) -> Starter:
     if not (request.label or request.target) or not (request.group or request.goal):
         needed = "--data needs --label or --target COLUMN, and --group COLUMN or --goal NAME"
         raise refusal(needed, f"columns: {', '.join(columns[:20])}")
-    label_keys, label_note, label = _label_keys(frame[request.columns[0]], request)
-    goals = find_goals(request, float(np.nanstd(label)))
+    label = _label(frame[request.columns[0]], request)
+    goals = find_goals(request, float(np.nanstd(label.values)))
     groups = find_groups(frame, request)
     features = find_features(frame, request, groups, form)
     algorithms = _algorithms(request, goals, frame)
     # models trained here do not use the groups
     others = ("post_shift",) if request.group and algorithms[-1][0] == "mixture" else ()
-    several = len(goals) > 1
-    question = f"What {'do' if several else 'does'} the goal{'s' * several}"
     current = {"column": request.deployed, "positive": request.deployed_positive}
+    slug = re.sub(r"[^a-z0-9._-]+", "-", request.path.stem.lower()).strip("-._")[:60]
     facts = _rules_and_metrics(request, goals, groups) | {
         "request": request,
         "form": form,
         "unsure": unsure,
-        "question": f"{question} {' and '.join(map(str, goals))} cost?",
-        "slug": re.sub(r"[^a-z0-9._-]+", "-", request.path.stem.lower()).strip("-._")[:60]
-        or "my-table",
+        "slug": slug or "my-table",
         "path": _relative_table_path(request),
-        "keys": {**form.stated(), **label_keys, **features.keys()},
+        "keys": {**form.stated(), **label.keys, **features.keys()},
         "names": [str(name) for name in features.used],
         "features": features,
-        "feature_checks": list(features.checks(label)) if not request.score else [],
+        "leaks": list(find_leaks(features.used, label.values)) if request.label else [],
         "groups": groups,
-        "group_notes": list(group_notes(frame, request, groups)),
-        "label_note": label_note,
+        "min_rows": MIN_ROWS,
+        "label": label,
         "goals": goals,
-        "strict_goals": list(_strict_goals(goals, groups, label)),
+        "strict_goals": list(_strict_goals(goals, groups, label.values)),
         "deployed": {key: value for key, value in current.items() if value},
         "algorithms": algorithms,
         "alternatives": {name: all_algorithms()[name].choice_with_limits for name in others},
@@ -177,26 +175,38 @@ def _are_probabilities(column: pd.Series) -> bool:
     return not is_text(column) and bool(column.between(0, 1).all())
 
 
-def _label_keys(column: pd.Series, request: StarterOptions) -> tuple[dict[str, Any], str, Floats]:
-    """Return the keys of the data set about its label, a note on it, and the labels (n,)."""
-    name = f"label    {quoted(request.columns[0])}"
-    if request.target:
-        label = read_number(column, request.target, (-math.inf, math.inf))
-        if not np.nanstd(label) > 0:
-            message = f"the label '{request.target}' has only one value"
-            raise FaultError(Diagnostic("E406", message, "name another column"))
-        low, high = np.nanmin(label), np.nanmax(label)
-        mean, mse = np.nanmean(label), np.nanvar(label)
-        note = f"{name}: numbers from {low:g} to {high:g}, mean {mean:.4g}, whose mse is {mse:.4g}"
-        keys = {"target": "number"}
-    else:
-        positive, negative = _label_values(column, request)
-        label = read_label(column, request.label, positive)
-        note = f"{name}: {quoted(positive)} is positive, {quoted(negative)} is negative"
-        keys = {"positive": positive}
-    if unlabelled := int(np.isnan(label).sum()):
-        note += f"; {format_rows(unlabelled)} without a label"
-    return keys, note, label
+@dataclass(frozen=True)
+class Label:
+    """The label of a table: its keys in a file, its values (n,), and what the notes say of it.
+
+    `words` are the positive and the negative value; empty for numbers.
+    """
+
+    keys: Mapping[str, Any]
+    values: Floats
+    words: tuple[str, ...] = ()
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Facts about labels that are numbers."""
+        y = self.values
+        found = {"low": np.nanmin(y), "high": np.nanmax(y), "mean": np.nanmean(y)}
+        return {name: float(value) for name, value in (found | {"mse": np.nanvar(y)}).items()}
+
+    @property
+    def unlabelled(self) -> int:
+        return int(np.isnan(self.values).sum())
+
+
+def _label(column: pd.Series, request: StarterOptions) -> Label:
+    if not request.target:
+        words = _label_values(column, request)
+        return Label({"positive": words[0]}, read_label(column, request.label, words[0]), words)
+    values = read_number(column, request.target, (-math.inf, math.inf))
+    if not np.nanstd(values) > 0:
+        message = f"the label '{request.target}' has only one value"
+        raise FaultError(Diagnostic("E406", message, "name another column"))
+    return Label({"target": "number"}, values)
 
 
 def _label_values(column: pd.Series, request: StarterOptions) -> tuple[str, str]:
@@ -216,8 +226,10 @@ def _label_values(column: pd.Series, request: StarterOptions) -> tuple[str, str]
     return str(yes), next(word for code, word in shown.items() if code != value_key(yes))
 
 
-def _strict_goals(goals: Sequence[StarterGoal], groups: Groups, label: Floats) -> Iterator[str]:
-    """Say which limits models can hardly satisfy on new rows.
+def _strict_goals(
+    goals: Sequence[StarterGoal], groups: Groups, label: Floats
+) -> Iterator[dict[str, Any]]:
+    """Yield goals whose limits models can hardly satisfy on new rows, with what says so.
 
     A difference of two rates is known to within the normal quantile of `holds` times its standard
     error, for the two groups with the fewest training rows, at rates of one half.
@@ -227,21 +239,15 @@ def _strict_goals(goals: Sequence[StarterGoal], groups: Groups, label: Floats) -
         assert goal.limit is not None
         mse = float(np.nanvar(label))
         if goal.rate == "mse" and not MIN_MSE_SHARE * mse <= goal.limit < mse:
-            what = "may restrict no model" if goal.limit >= mse else "may be out of reach"
-            yield f"{goal}: the mse of the mean is {mse:.4g}, so this {what}"
+            yield {"goal": goal, "mse": mse}
         if goal.rate not in counted or not goal.by_groups or len(groups.members) < 2:
             continue
         rows = {name: (own & counted[goal.rate]).sum() for name, own in groups.members.items()}
         (name, fewest), (_, more), *_ = sorted(rows.items(), key=lambda item: item[1])
         error = ndtri(DEFAULT_LEVEL) * EXTRA_NOISE / 2
         error *= math.sqrt(1 / max(TRAIN_SHARE * fewest, 1) + 1 / max(TRAIN_SHARE * more, 1))
-        allowed = (1 - goal.limit) * np.nanmean(label) if goal.at_least else goal.limit
-        if error > allowed:
-            kind = {"tpr": "positive ", "fpr": "negative "}.get(goal.rate, "")
-            yield (
-                f"{goal}: {name} has {fewest} {kind}rows, and the sampling error alone is about "
-                f"{error:.2g}: a model is unlikely at this limit, and looser limits may work"
-            )
+        if error > ((1 - goal.limit) * np.nanmean(label) if goal.at_least else goal.limit):
+            yield {"goal": goal, "group": name, "rows": fewest, "error": error}
 
 
 def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
@@ -305,6 +311,8 @@ FILTERS: dict[str, Callable[..., str]] = {
     "yaml": _yaml,
     "quoted": quoted,
     "counts": format_counts,
+    "rows": format_rows,
+    "number": "{:g}".format,
     "safe_text": terminal_safe,
 }
 """What the templates apply to values."""
