@@ -21,14 +21,13 @@ from ratecli.api.estimators import MappingParamsEstimator
 from ratecli.api.fitting import FitResult, fit_rows
 from ratecli.api.rows import InputRows, LabelledRows, seed_from_random_state
 from ratecli.apply.predict import prediction_columns
-from ratecli.apply.table_filter import (
+from ratecli.experiment.filter_stage import (
     MAIN_VARIANT,
-    check_disclosivity,
     empty_group_warning,
-    filter_options,
+    filter_alone,
+    filter_class,
     why_unusable,
 )
-from ratecli.experiment.filter_stage import filter_class, filter_goals
 from ratecli.models.base import Array
 from ratecli.models.proxies import ProxyFilter
 from ratecli.sampling.summaries import few_kept_warning
@@ -146,8 +145,8 @@ class BalancedFilter(MappingParamsEstimator):
 
     def _arguments(self, by: Sequence[str], inputs: InputRows) -> dict[str, Any]:
         """Return the arguments of `fit_rows` about the filter."""
-        options = filter_options(self.algorithm, self.kept) | dict(self.solver_options or {})
-        goals = filter_goals(by, check_disclosivity(float(self.disclosivity)))
+        options, goals = filter_alone(self.algorithm, by, float(self.disclosivity), self.kept)
+        options |= self.solver_options or {}
         goals |= {} if self.objective is None else {"objective": self.objective}
         drop = [name for name in self.drop if name not in by]
         features = {"drop": drop, "encode": inputs.matrix is None, "missing": self.missing}

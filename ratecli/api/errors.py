@@ -75,40 +75,33 @@ def _are_texts(value: Any) -> bool:
     return is_list and all(isinstance(each, str) for each in value)
 
 
-ARGUMENT_TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    name: (has_type, words)
-    for names, has_type, words in (
-        ("algorithm solver", _is(str), "the name of an algorithm"),
-        (
-            "by",
-            lambda value: _is(str)(value) or _are_texts(value),
-            "a column name, or a list of them",
-        ),
-        (
-            "constraints",
-            _is(str, list, tuple, Mapping),
-            "a rule, a list of rules, or a mapping of names to rules",
-        ),
-        ("disclosivity", _is(float, int, np.number), "a number"),
-        ("drop stratify", _are_texts, "a list of column names"),
-        ("encode", _is(bool, str), "True, False or 'auto'"),
-        ("estimator", lambda value: hasattr(value, "fit"), "a classifier"),
-        ("executor", lambda value: _is(str)(value) or hasattr(value, "run"), "text or an executor"),
-        ("groups parameters solver_options", _is(Mapping), "a mapping of names to values"),
-        ("holds missing", _is(str), "text"),
-        ("jobs", _is(int), "a whole number"),
-        ("name", _is(str), "the name of a data set"),
-        ("output path", _is(str, PathLike), "a path"),
-        (
-            "settings",
-            lambda value: _is(str, Mapping)(value) or _are_texts(value),
-            "a mapping, or a list of texts",
-        ),
-        ("source", _is(str, PathLike, Mapping), "a path or a mapping"),
-    )
-    for name in names.split()
+def _is_text_or(other: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) or other(value)
+
+
+_NAMES = "a mapping of names to values", _is(Mapping)
+_RULES = "a rule, a list of rules, or a mapping of names to rules"
+ARGUMENT_TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("algorithm", "solver"), ("the name of an algorithm", _is(str))),
+    "by": ("a column name, or a list of them", _is_text_or(_are_texts)),
+    "constraints": (_RULES, _is(str, list, tuple, Mapping)),
+    "disclosivity": ("a number", _is(float, int, np.number)),
+    **dict.fromkeys(("drop", "stratify"), ("a list of column names", _are_texts)),
+    "encode": ("True, False or 'auto'", _is(bool, str)),
+    "estimator": ("a classifier", lambda value: hasattr(value, "fit")),
+    "executor": ("text or an executor", _is_text_or(lambda value: hasattr(value, "run"))),
+    **dict.fromkeys(("groups", "parameters", "solver_options"), _NAMES),
+    **dict.fromkeys(("holds", "missing"), ("text", _is(str))),
+    "jobs": ("a whole number", _is(int)),
+    "name": ("the name of a data set", _is(str)),
+    **dict.fromkeys(("output", "path"), ("a path", _is(str, PathLike))),
+    "settings": (
+        "a mapping, or a list of texts",
+        _is_text_or(lambda value: isinstance(value, Mapping) or _are_texts(value)),
+    ),
+    "source": ("a path or a mapping", _is(str, PathLike, Mapping)),
 }
-"""Whether a value has the type of an argument, and the type in words."""
+"""The type of an argument in words, and whether a value has it."""
 
 
 def check_parameters(estimator: Any) -> None:
@@ -116,15 +109,10 @@ def check_parameters(estimator: Any) -> None:
 
     None is allowed where it is the default.
     """
-    values = {each.name: getattr(estimator, each.name) for each in fields(estimator)}
     optional = {each.name for each in fields(estimator) if each.default is None}
-    check_types(
-        **{
-            name: value
-            for name, value in values.items()
-            if name in ARGUMENT_TYPES and not (value is None and name in optional)
-        }
-    )
+    values = {each.name: getattr(estimator, each.name) for each in fields(estimator)}
+    known = [name for name in values if name in ARGUMENT_TYPES]
+    check_types(**{x: values[x] for x in known if not (values[x] is None and x in optional)})
 
 
 def check_types(**values: Any) -> None:
@@ -137,7 +125,7 @@ def check_types(**values: Any) -> None:
     """
     faults = []
     for name, value in values.items():
-        has_type, wanted = ARGUMENT_TYPES[name]
+        wanted, has_type = ARGUMENT_TYPES[name]
         if not has_type(value):
             shown = "None" if value is None else describe_type(value)
             if isinstance(value, Sequence) and not isinstance(value, str):

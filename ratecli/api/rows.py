@@ -233,7 +233,7 @@ def normalize_weights(sample_weight: Any, X: Any) -> Array:
 
 @contextmanager
 def sensitive_hints(way: str) -> Iterator[None]:
-    """Add to errors about missing columns (E205) how to pass one beside X.
+    """Add hints to errors: how to pass a missing column (E205), how to cut a numeric one (E304).
 
     `way` is the hint, with `{passed}` in place of the argument.
     """
@@ -244,6 +244,8 @@ def sensitive_hints(way: str) -> Iterator[None]:
 
 
 def _with_hint(fault: Diagnostic, way: str) -> Diagnostic:
+    if fault.code == "E304" and (fault.help or "").startswith("cut it"):
+        return replace(fault, help="pass a cut column: pandas.cut(VALUES, [LOW, ..., HIGH])")
     if fault.code != "E205" or (fault.help or "").startswith("did you mean"):
         return fault
     name = fault.message.partition("'")[2].partition("'")[0]

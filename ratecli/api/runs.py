@@ -24,7 +24,12 @@ from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.registry import find_source
 from ratecli.datasets.tables import TableFile
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.experiment.prepare import check_document, check_file, prepare_data
+from ratecli.experiment.prepare import (
+    PreparedExperiment,
+    check_document,
+    check_file,
+    prepare_data,
+)
 from ratecli.files import LEDGER_FILE, YAML_SUFFIXES
 from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import PlannedTrial
@@ -98,12 +103,7 @@ def run(
             check_types(executor=executor)
         if executor is None or isinstance(executor, str):
             executor = parse_executor(executor, jobs)
-        if isinstance(source, Mapping):
-            document = Document.of_data(source, DEFAULT_PATH)
-            known = check_document(document.with_overrides(_overrides(settings)))
-        else:
-            known = check_file(Path(source), _overrides(settings))
-        prepared = prepare_data(known, offline=offline)
+        prepared = prepare_data(_checked(source, settings), offline=offline)
         folder = Path(output) / prepared.experiment.name
         issue_warnings(prepared.warnings)
         check_model_preserved(
@@ -116,6 +116,16 @@ def run(
         failed = [f"a trial failed: {name}: {result.reason}" for name, result in outcome.failed]
         issue_warnings([*outcome.warnings, *warn_unmet_expectations(ledger), *failed])
     return load_results(folder)
+
+
+def _checked(
+    source: str | PathLike[str] | Mapping[str, Any], settings: Sequence[str] | Mapping[str, Any]
+) -> PreparedExperiment:
+    """Return the experiment of a file or mapping after checking everything that needs no data."""
+    if not isinstance(source, Mapping):
+        return check_file(Path(source), _overrides(settings))
+    document = Document.of_data(source, DEFAULT_PATH)
+    return check_document(document.with_overrides(_overrides(settings)))
 
 
 def _overrides(settings: Sequence[str] | Mapping[str, Any]) -> list[str]:

@@ -24,7 +24,12 @@ from ratecli.datasets.files import sha256_of
 from ratecli.datasets.tables import format_of_output, read_table_file, table_bytes
 from ratecli.datasets.text_format import PLAIN, TextFormat
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.filter_stage import filter_class, filter_goals
+from ratecli.experiment.filter_stage import (
+    MAIN_VARIANT,
+    empty_group_warning,
+    filter_alone,
+    why_unusable,
+)
 from ratecli.experiment.prepare import prepare_document
 from ratecli.files import (
     ENCODER_FILE,
@@ -40,12 +45,6 @@ from ratecli.runner.trial import run_trial
 from ratecli.sampling.encoding import Encoding
 from ratecli.sampling.summaries import few_kept_warning
 
-WITHOUT_MIN_KEPT = "naive_proxy"
-"""The filter without an option for the minimum share of rows to keep."""
-DEFAULT_MIN_KEPT = 0.1
-"""Default minimum share of rows to keep: a filter that keeps hardly any row is of little use."""
-MAIN_VARIANT = "expected"
-"""Name of the variant that a filter's trial returns."""
 MAIN_MODEL_FILE = f"{MAIN_VARIANT}.npz"
 SPLIT_TITLES = {"train": "training rows", "test": "held-out rows"}
 REPORT_DIGITS = 10
@@ -70,8 +69,8 @@ class FilterRequest:
         Upper limit on how much the filter's output for a training row may change the probability
         of any of these values.
     algorithm, kept
-        The filter's name, and the minimum share of the training rows to keep. None means
-        `DEFAULT_MIN_KEPT`; filters without this option ignore it.
+        The filter's name, and the minimum share of the training rows to keep; None for a tenth.
+        Filters without this option ignore it.
     drop
         Further columns that the filter must not use.
     missing
@@ -98,17 +97,6 @@ class FilterRequest:
     form: TextFormat = PLAIN
     output: Path | None = None
     folder: Path | None = None
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Return the filter's options as in an experiment file."""
-        return filter_options(self.algorithm, DEFAULT_MIN_KEPT if self.kept is None else self.kept)
-
-
-def filter_options(algorithm: str, kept: float) -> dict[str, Any]:
-    """Return the options of a filter; `kept` has no effect on a filter without this option."""
-    least = {} if algorithm == WITHOUT_MIN_KEPT else {"kept": kept}
-    return {"missing": "leave_out", **least}
 
 
 @dataclass(frozen=True)
@@ -137,7 +125,6 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
         E408, E410, E411 for invalid columns, E501 if the filter reveals too much or keeps no row,
         E505 if an output cannot be written.
     """
-    filter_class(request.algorithm)
     path, output = request.table, request.output
     file, table = read_table_file(path, request.form)
     format_of_output(path, output)  # raises its errors before the filter is learned
@@ -176,15 +163,6 @@ def _check_folder(folder: Path | None) -> None:
         message = f"'{folder}' holds the models of a trial, which would be overwritten"
     if message:
         raise FaultError(Diagnostic("E104", message, "name another folder with --filter"))
-
-
-def empty_group_warning(name: str, column: Any) -> list[Diagnostic]:
-    """Return a W401 if a column of groups is empty in some rows, as a list."""
-    count = int(pd.isna(column).sum())
-    if not count:
-        return []
-    rows = "1 row" if count == 1 else f"{count} rows"
-    return [Diagnostic("W401", f"'{name}' is empty in {rows}: the filter is fitted to the others")]
 
 
 def _as_word(value: Any) -> str:
@@ -230,40 +208,10 @@ def _experiment(request: FilterRequest) -> dict[str, object]:
         "missing": request.missing,
         "split": {"test": test, "stratify": list(request.by)},
     }
-    return {
-        "name": "filter",
-        "datasets": {"table": table},
-        "algorithms": [{request.algorithm: request.options}],
-        "seeds": [request.seed],
-        **filter_goals(request.by, check_disclosivity(request.disclosivity)),
-    }
-
-
-def check_disclosivity(limit: float) -> float | None:
-    """Return a limit on the disclosivity of a filter, None for 1, which always holds.
-
-    Raises E104 for a limit that is no probability.
-    """
-    if not 0 <= limit <= 1:
-        message = f"disclosivity must be from 0 to 1, not {limit:g}"
-        raise FaultError(Diagnostic("E104", message))
-    return limit if limit < 1 else None
-
-
-def why_unusable(algorithm: str, disclosed: float | None, limit: float, ending: str) -> str:
-    """Return why a filter cannot be used, "" if it can.
-
-    `disclosed` is its disclosivity on the training rows, None if no filter was found, for the
-    reason `ending`.
-    """
-    if disclosed is None:
-        return f"{algorithm} found no filter: {ending}"
-    if not is_violated(disclosed, limit):
-        return ""
-    return (
-        f"the output of {algorithm} shifts the probability of a row's group by up to "
-        f"{disclosed:.4f}, more than {limit:g}: allow more, or use balanced_tree"
-    )
+    options, goals = filter_alone(request.algorithm, request.by, request.disclosivity, request.kept)
+    algorithms = [{request.algorithm: options}]
+    data = {"name": "filter", "datasets": {"table": table}, "seeds": [request.seed]}
+    return data | {"algorithms": algorithms} | goals
 
 
 def _model(request: FilterRequest, planned: PlannedTrial, result: TrialResult) -> StoredModel:
@@ -283,8 +231,9 @@ def _files(
     request: FilterRequest, planned: PlannedTrial, result: TrialResult, report: Mapping[str, Any]
 ) -> dict[str, str | bytes]:
     """Return the files of a stored filter by name."""
-    options = ("by", "algorithm", "options", "missing", "test", "seed")
-    record = {"table": request.table.name} | {key: getattr(request, key) for key in options}
+    stated = ("by", "algorithm", "missing", "test", "seed")
+    record = {"table": request.table.name} | {key: getattr(request, key) for key in stated}
+    record["options"] = dict(planned.options)
     model = result.models[MAIN_VARIANT]
     names = {MAIN_VARIANT: MAIN_MODEL_FILE}
     return {

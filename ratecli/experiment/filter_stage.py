@@ -8,6 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import pandas as pd
+
 from ratecli.config.base import describe_type, invalid_choice
 from ratecli.config.experiment import Problem
 from ratecli.config.training import DISCLOSIVITY_RANGE, FILTER, TAKE_CHOICES, FilterSpec
@@ -17,11 +19,12 @@ from ratecli.experiment.checks.goals import SHAPE_NAMES, check_goal_splits
 from ratecli.experiment.options import (
     EntryAtPoint,
     make_solver,
+    option_names,
     usable_solver_class,
     usable_solvers,
     value_at_point,
 )
-from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
+from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX, is_violated
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, Shape, constraint_goal, objective_goal
@@ -34,6 +37,8 @@ from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import MarginSpec
 
 KEPT_METRIC, LEAST_SHARE_METRIC = f"{FILTER_STAGE_PREFIX}kept", f"{FILTER_STAGE_PREFIX}least_share"
+MAIN_VARIANT = "expected"
+"""Name of the variant that a filter's trial returns."""
 DISCLOSED_METRIC = f"{FILTER_STAGE_PREFIX}{DISCLOSIVITY}"
 
 
@@ -146,6 +151,62 @@ def filter_goals(columns: Sequence[str], limit: float | None = None) -> dict[str
         "constraints": rule,
         "metrics": {DISCLOSIVITY: disclosed, "kept": "positive_rate"},
     }
+
+
+def filter_alone(
+    algorithm: str, by: Sequence[str], limit: float, kept: float | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options and the goals of a filter that is learned for its own sake.
+
+    Parameters
+    ----------
+    by
+        The columns to balance.
+    limit
+        Upper limit on the disclosivity; 1 for none.
+    kept
+        Minimum share of the rows to keep, None for a tenth: a filter that keeps hardly any row is
+        of little use. Ignored for a filter without this option.
+
+    Raises
+    ------
+    FaultError
+        E104 for a limit that is no probability, E202 or E308 if there is no such filter.
+    """
+    filter_class(algorithm)
+    if not 0 <= limit <= 1:
+        message = f"disclosivity must be from 0 to 1, not {limit:g}"
+        raise FaultError(Diagnostic("E104", message))
+    has_least = (
+        "kept" in option_names(algorithm) and "kept" not in make_solver(algorithm, {}, ()).idle
+    )
+    least = {"kept": 0.1 if kept is None else kept} if has_least else {}
+    return {"missing": "leave_out", **least}, filter_goals(by, limit if limit < 1 else None)
+
+
+def why_unusable(algorithm: str, disclosed: float | None, limit: float, ending: str) -> str:
+    """Return why a filter cannot be used, "" if it can.
+
+    `disclosed` is its disclosivity on the training rows, None if no filter was found, for the
+    reason `ending`.
+    """
+    if disclosed is None:
+        return f"{algorithm} found no filter: {ending}"
+    if not is_violated(disclosed, limit):
+        return ""
+    return (
+        f"the output of {algorithm} shifts the probability of a row's group by up to "
+        f"{disclosed:.4f}, more than {limit:g}: allow more, or use balanced_tree"
+    )
+
+
+def empty_group_warning(name: str, column: Any) -> list[Diagnostic]:
+    """Return a W401 if a column of groups is empty in some rows, as a list."""
+    count = int(pd.isna(column).sum())
+    if not count:
+        return []
+    rows = "1 row" if count == 1 else f"{count} rows"
+    return [Diagnostic("W401", f"'{name}' is empty in {rows}: the filter is fitted to the others")]
 
 
 def _objective(at: EntryAtPoint, stage: FilterSpec) -> tuple[str, Goal, list[str]]:
