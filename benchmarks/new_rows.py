@@ -47,7 +47,7 @@ from ratecli.models.base import Classifier
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import pieces
 from ratecli.rates.matrix import build_rate_matrix
-from ratecli.rates.tangent import tangent, values
+from ratecli.rates.rate_function import RateFunction
 from ratecli.runner.trial import Trial, _load_rows, run_trial
 from ratecli.runner.workers import limit_to_one_thread
 from ratecli.sampling.safety_rows import SafetyRows
@@ -183,17 +183,15 @@ def measured(trial: Trial, classifier: Classifier) -> dict[str, Any]:
     leaves = ex.leaves(objective, goal.expression)
     new = trial.rows.sample.part == "test"
     matrix = build_rate_matrix(leaves, trial.rows.sample, "test").on(np.flatnonzero(new))
-    decided, index = decided[new], matrix.index()
-    rates = matrix.rates(decided)
-    tangents = [tangent(piece, rates, index) for piece in pieces(goal.expression)]
-    errors = matrix.standard_error(
-        np.array([each.slopes for each in tangents]), {"decision": decided}
-    )
-    parts = [(float(t.value), float(e)) for t, e in zip(tangents, errors, strict=True)]
+    decided = decided[new]
+    function = RateFunction.of([objective, *pieces(goal.expression)], matrix.index())
+    found = function.tangents(matrix.rates(decided))
+    errors = matrix.standard_error(found.slopes[1:], {"decision": decided})
+    parts = list(zip(found.value[1:].tolist(), errors.tolist(), strict=True))
     return {
         "violation": max(value for value, _ in parts),
         "pieces": parts,
-        "objective": float(values(objective, rates[:, None], index)[0]),
+        "objective": float(found.value[0]),
     }
 
 

@@ -27,7 +27,7 @@ from ratecli.certify.trees import (
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
-from ratecli.rates.tangent import evaluate
+from ratecli.rates.rate_function import RateFunction
 
 
 def expected_ends(
@@ -154,11 +154,12 @@ def _certify_goal(
     bounds = plan.choose_bounds(safety.bound, similar)
     limits = np.array([_limit(each, samples, bounds, rng) for each in plan.bounds])
     ends, _ = plan.upper(limits)
-    rates = rows.rates.measured(rows.measurements).tolist()
-    known = dict(zip(rows.rates.leaves, rates, strict=True))
-    estimates = np.array([evaluate(tree, known) for tree in plan.trees])
+    forms = [form.expression() for form in plan.quantities]
+    function = RateFunction.of([*plan.trees, *forms, goal.expression], rows.rates.index())
+    found = function.values(rows.rates.measured(rows.measurements))
+    estimates, known = found[: len(ends)], found[len(ends) : -1].tolist()
     upper = float(ends.max())  # NaN if any end is
-    undefined = math.isnan(evaluate(goal.expression, known))
+    undefined = math.isnan(found[-1])
     passed = math.isfinite(upper) and upper <= 0 and not undefined
     explanation = ""
     if not passed:
@@ -167,11 +168,11 @@ def _certify_goal(
     used = [bounds[each.quantity] for each in plan.bounds]
     quantities = [
         {
-            "estimate": json_number(evaluate(form.expression(), known)),
+            "estimate": json_number(estimate),
             "rows": [part.rows for part in parts],
             "bound": bound.name,
         }
-        for form, parts, bound in zip(plan.quantities, samples, bounds, strict=True)
+        for estimate, parts, bound in zip(known, samples, bounds, strict=True)
     ]
     return Certificate(
         constraint=goal.name,

@@ -31,10 +31,11 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine
-from ratecli.rates.analysis import AffineEnd, BoundedEnds, Goal, InclusionFunction
+from ratecli.rates.analysis import Goal, compare_in_pairs
 from ratecli.rates.expression import Apply, Expression, Leaf
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.rate_function import CONSTANT, RateFunction
 
 RATIO_DIGITS = 12
 """Forms are multiples of one quantity if their coefficient ratios agree to this many digits."""
@@ -159,41 +160,45 @@ class GoalTestPlan:
         """Return the bound of every quantity that `choose_bound` chooses for its needed sides."""
         return [choose_bound(name, *each) for each in zip(samples, self._signs, strict=True)]
 
-    def upper(self, limits: Array) -> tuple[Array, Array]:
-        """Return the upper end of each tree (P,) and its slopes in the limits (P, B).
+    def function(self, node: Expression) -> RateFunction:
+        """Return a node as a function of the quantities."""
+        rows = {
+            part: {place.quantity: place.factor, CONSTANT: place.constant}
+            for part, place in self.places.items()
+        }
+        return RateFunction.of([node], rows, len(self.quantities))
+
+    def intervals(self, tree: int, limits: Array) -> list[Interval]:
+        """Return the interval of each quantity for a tree; an end without a limit is its range's.
 
         `limits` (B,) are the confidence limits of `bounds`, each upper or lower by its sign.
         """
-        return upper_ends(self._roots, limits)
+        ends = [[low, high] for low, high in self._ranges]
+        for b, bound in self._by_tree[tree]:
+            ends[bound.quantity][bound.sign > 0] = float(limits[b])
+        return [(low, high) for low, high in ends]
 
-    def inclusion(self, node: Expression, tree: int) -> InclusionFunction:
-        """Return the interval of a tree's node as a function of the limits.
+    def upper(
+        self, limits: Array, nodes: Sequence[tuple[int, RateFunction]] = ()
+    ) -> tuple[Array, Array]:
+        """Return the upper end of each tree (P,) and its slopes in the limits (P, B).
 
-        An end without a bound in `bounds` is the end of the quantity's range.
+        Or those of other `nodes`, each with its tree.
         """
-
-        def ends(part: Expression) -> BoundedEnds | None:
-            place = self.places.get(part)
-            if place is None:
-                return None
-            low, high = (
-                AffineEnd(place.constant, self._numbers[tree, place.quantity, sign], place.factor)
-                if (tree, place.quantity, sign) in self._numbers
-                else AffineEnd(place.factor * farthest + place.constant)
-                for sign, farthest in zip((-1, 1), self._ranges[place.quantity], strict=True)
-            )
-            return (low, high) if place.factor > 0 else (high, low)
-
-        return InclusionFunction.of(node, ends, len(self.bounds))
+        nodes = nodes or self._roots
+        ends, slopes = np.zeros(len(nodes)), np.zeros((len(nodes), len(limits)))
+        for p, (tree, function) in enumerate(nodes):
+            ends[p], by_end = function.upper(self.intervals(tree, limits))
+            for b, bound in self._by_tree[tree]:
+                slopes[p, b] = by_end[bound.quantity, int(bound.sign > 0)]
+        return ends, slopes
 
     def needed_bounds(self) -> Iterator[OneSidedBound]:
         """Yield the bounds that upper ends of trees depend on, sharing the delta of their tree."""
-        ends = (self._ranges[bound.quantity][bound.sign > 0] for bound in self.bounds)
-        loosest = np.array([*ends])
-        for root in self._roots:
-            needed = root.needed_limits(loosest)
-            for b in needed:
-                yield replace(self.bounds[b], delta=self.bounds[b].delta / len(needed))
+        for tree, function in self._roots:
+            ends = function.needed_ends(self._ranges)
+            own = [each for _, each in self._by_tree[tree] if (each.quantity, each.sign) in ends]
+            yield from (replace(bound, delta=bound.delta / len(own)) for bound in own)
 
     @cached_property
     def _signs(self) -> list[set[int]]:
@@ -204,23 +209,18 @@ class GoalTestPlan:
         return signs
 
     @cached_property
-    def _roots(self) -> Sequence[InclusionFunction]:
-        return [self.inclusion(node, tree) for tree, node in enumerate(self.trees)]
+    def _roots(self) -> Sequence[tuple[int, RateFunction]]:
+        return [(tree, self.function(node)) for tree, node in enumerate(self.trees)]
 
     @cached_property
-    def _numbers(self) -> Mapping[tuple[int, int, int], int]:
-        """Index of each bound in `bounds`, by tree, quantity and sign."""
-        return {(each.tree, each.quantity, each.sign): b for b, each in enumerate(self.bounds)}
+    def _by_tree(self) -> Sequence[Sequence[tuple[int, OneSidedBound]]]:
+        """The bounds of each tree, with their indices."""
+        numbered = list(enumerate(self.bounds))
+        return [[each for each in numbered if each[1].tree == p] for p in range(len(self.trees))]
 
     @cached_property
     def _ranges(self) -> Sequence[Interval]:
         return [form.range() for form in self.quantities]
-
-
-def upper_ends(inclusions: Sequence[InclusionFunction], limits: Array) -> tuple[Array, Array]:
-    """Return the upper ends (P,) of trees and their slopes (P, B) in the limits (B,)."""
-    ends, slopes = zip(*(inclusion.upper(limits) for inclusion in inclusions), strict=True)
-    return np.array(ends), np.reshape(slopes, (len(ends), len(limits)))
 
 
 def plan_goal_test(
@@ -250,7 +250,7 @@ def plan_goal_test(
             message = f"no confidence bound is known for '{ex.to_text(part)}' in '{goal.name}'"
             help_ = "use rates, or turn the test off: 'safety: false'"
             raise FaultError(Diagnostic("E308", message, help_, part.span))
-    parts = goal.pieces if safety.method == "pieces" else (goal.expression,)
+    parts = goal.pieces if safety.method == "pieces" else [compare_in_pairs(goal.expression)]
     trees = tuple(dict.fromkeys(ex.transform(tree, _gather_affine_terms) for tree in parts))
     known = [rates] if candidate is None else [rates, candidate]
     quantities = _Quantities(safety.method, known)
@@ -358,17 +358,17 @@ def record_tree(plan: GoalTestPlan, limits: Array, quantities: Sequence[TreeReco
                 return children[0]
         function = node.function if isinstance(node, Apply) and place is None else ""
         text = ex.SIGNS.get(function, function) or ex.to_text(node)
-        return _record(text, plan.inclusion(node, tree)(limits), *children)
+        interval = plan.function(node).interval(plan.intervals(tree, limits))
+        return _record(text, interval, *children)
 
     def quantity(k: int, tree: int) -> TreeRecord:
         """Return the record of a quantity, with the delta of each end that has a bound."""
-        low, high = plan.quantities[k].range()
-        ends, deltas = [low, high], list[float | None]([None, None])
-        for limit, bound in zip(limits.tolist(), plan.bounds, strict=True):
+        deltas = list[float | None]([None, None])
+        for bound in plan.bounds:
             if (bound.tree, bound.quantity) == (tree, k):
-                side = bound.sign > 0
-                ends[side], deltas[side] = limit, bound.delta
-        own = _record(ex.to_text(plan.quantities[k].expression()), (ends[0], ends[1]))
+                deltas[bound.sign > 0] = bound.delta
+        text = ex.to_text(plan.quantities[k].expression())
+        own = _record(text, plan.intervals(tree, limits)[k])
         return own | quantities[k] | {"delta": deltas}
 
     nodes = [record(node, p) for p, node in enumerate(plan.trees)]

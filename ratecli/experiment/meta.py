@@ -20,7 +20,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.metrics import plugin_metric_names, plugins_used_in
-from ratecli.rates.tangent import threshold
+from ratecli.rates.rate_function import threshold
 from ratecli.sampling.logs import logs_note
 from ratecli.sampling.rows import get_any_table
 from ratecli.solvers.registry import all_algorithms

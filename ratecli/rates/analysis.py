@@ -6,20 +6,19 @@ contributes local facts, and one composition rule does the rest: a convex functi
 arguments if each of them is affine, or convex where the function increases, or concave where it
 decreases.
 
-The module also finds in which rates an expression is monotone, and bounds expressions: over all
-possible rates, and given confidence limits of their parts.
+The module also finds in which rates an expression is monotone, and bounds expressions over all
+possible rates.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Flag, StrEnum
 from functools import cached_property, lru_cache, reduce
 from operator import and_
-from typing import TYPE_CHECKING, NamedTuple
 
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import (
@@ -31,13 +30,7 @@ from ratecli.rates.affine import (
     ratio_sum,
 )
 from ratecli.rates.expression import Apply, Expression, Leaf
-from ratecli.rates.functions import PRODUCT, REAL_LINE, Endpoint, Function, Interval
-
-if TYPE_CHECKING:  # numpy is slow to import
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from ratecli.rates.functions import PRODUCT, REAL_LINE, Interval
 
 MAX_PIECES = 2000
 """Largest number of parts that a maximum of sums is split into."""
@@ -121,13 +114,19 @@ class Goal:
     shape: Shape
 
     @cached_property
-    def ratios(self) -> tuple[Apply, ...]:
-        """The ratios in `expression` that can be 0 / 0.
+    def undefined_part(self) -> Expression:
+        """The expression if it has a ratio that can be 0 / 0, else 0.
 
-        If one of them is, the constraint counts as violated, although its pieces, whose
+        Where it is undefined, the constraint counts as violated, although its pieces, whose
         denominators may have been cleared, are then at most 0.
         """
-        return tuple(vanishing_ratios(self.expression))
+        quotients = (
+            part.arguments[1]
+            for part in ex.walk(self.expression)
+            if isinstance(part, Apply) and part.function == "quotient"
+        )
+        vanishes = any(interval(denominator)[0] <= 0 for denominator in quotients)
+        return self.expression if vanishes else ex.Constant(0.0)
 
 
 def objective_goal(text: str, node: Expression) -> Goal:
@@ -156,7 +155,7 @@ def _without_denominator(piece: Expression) -> Expression:
     form = clear_denominators(piece)
     if form is not None:
         return form.expression()
-    terms = piece.arguments if isinstance(piece, Apply) and piece.function == "sum" else (piece,)
+    terms = ex.terms(piece)
     constant = sum(term.value for term in terms if isinstance(term, ex.Constant))
     match [term for term in terms if not isinstance(term, ex.Constant)]:
         case [Apply("quotient", (top, bottom))]:
@@ -191,8 +190,52 @@ def pieces(node: Expression) -> tuple[Expression, ...]:
     take all pairs of their parts. If there were more than `MAX_PIECES`, the node is returned
     unsplit.
     """
-    found = _maximum_alternatives(node, 1.0)
+    found = _maximum_alternatives(compare_in_pairs(node), 1.0)
     return found if len(found) <= MAX_PIECES else (node,)
+
+
+MAX_PAIRED = 8
+"""Up to so many groups are compared in pairs, whose differences have the tightest bounds."""
+
+
+def compare_in_pairs(node: Expression) -> Expression:
+    """Write comparisons of the largest and the smallest of few groups as those of all pairs.
+
+    `max(a, b) - min(a, b)` becomes the largest difference of two of them, and `min(a, b) / max(a,
+    b)` the smallest ratio.
+    """
+
+    def change(part: Expression) -> Expression | None:
+        match part:
+            case Apply("quotient", (Apply("min", groups), Apply("max", same))) if groups == same:
+                if len(groups) <= MAX_PAIRED:
+                    return ex.apply(
+                        "min", ex.compare_pairs(ex.divide, groups, part.span), part.span
+                    )
+            case Apply("sum", terms):
+                return _with_largest_gaps(list(terms))
+        return None
+
+    return ex.transform(node, change)
+
+
+def _with_largest_gaps(terms: list[Expression]) -> Expression | None:
+    """Return a sum with all pairs of groups in place of each gap among few groups, None if none."""
+    found = list[Expression]()
+    for term in tuple(terms):
+        factor, groups = ex.Constant(1.0), tuple[Expression, ...]()
+        match term:
+            case Apply("max", groups):
+                pass
+            case Apply("product", (ex.Constant() as factor, Apply("max", groups))):
+                pass
+        smallest = ex.negate(ex.multiply(factor, Apply("min", groups)))
+        if 1 < len(groups) <= MAX_PAIRED and smallest in terms:
+            terms.remove(term)
+            terms.remove(smallest)
+            gaps = ex.compare_pairs(ex.subtract, groups, term.span)
+            found.append(ex.multiply(factor, ex.apply("max", gaps, term.span), term.span))
+    return ex.add(*map(compare_in_pairs, terms), *found) if found else None
 
 
 def _maximum_alternatives(node: Expression, factor: float) -> tuple[Expression, ...]:
@@ -202,7 +245,7 @@ def _maximum_alternatives(node: Expression, factor: float) -> tuple[Expression, 
         case Apply("sum", terms):
             parts = [_maximum_alternatives(term, factor) for term in terms]
             whole = ex.multiply(ex.Constant(factor), node, node.span)
-            many = sum(len(part) > ex.MAX_PAIRED_GROUPS for part in parts) > 1
+            many = sum(len(part) > MAX_PAIRED for part in parts) > 1
             if many and curvature(whole) is Curvature.CONVEX:
                 return (whole,)
             choices = itertools.product(*parts)
@@ -248,10 +291,9 @@ def shape(node: Expression) -> Shape:
 
 def nonconvex_terms(node: Expression) -> list[Expression]:
     """Return the terms of a sum that are neither convex nor sums of ratios of rates."""
-    terms = node.arguments if isinstance(node, Apply) and node.function == "sum" else (node,)
     return [
         term
-        for term in terms
+        for term in ex.terms(node)
         if ratio_sum(term) is None and Curvature.CONVEX not in curvature(term)
     ]
 
@@ -269,8 +311,9 @@ def nonquadratic_part(node: Expression) -> Expression | None:
     """
     form = affine(node)
     if form is None:
-        parts = node.arguments if isinstance(node, Apply) and node.function == "sum" else ()
-        return next((found for part in parts if (found := nonquadratic_part(part))), node)
+        parts = ex.terms(node)
+        found = (nonquadratic_part(part) for part in parts if part is not node)
+        return next((part for part in found if part), node)
     for leaf, coefficient in form.coefficients.items():
         convex = leaf.rate.of == "error" or (leaf.rate.of == "squared_error" and coefficient > 0)
         if not convex:
@@ -298,14 +341,6 @@ def interval(node: Expression) -> Interval:
 
 def _intervals(node: Apply) -> list[Interval]:
     return [interval(part) for part in node.arguments]
-
-
-def vanishing_ratios(node: Expression) -> Iterator[Apply]:
-    """Return each ratio of the expression whose denominator can be 0."""
-    for part in dict.fromkeys(ex.walk(node)):
-        match part:
-            case Apply("quotient", (_, denominator)) if interval(denominator)[0] <= 0:
-                yield part
 
 
 def curvature(node: Expression) -> Curvature:
@@ -374,9 +409,7 @@ def affine_maxima(piece: Expression) -> tuple[tuple[Affine, ...], ...] | None:
     The first list has one form: the affine part. None if the piece is no such sum.
     """
     rest, maxima = Affine({}), list[tuple[Affine, ...]]()
-    for term in (
-        piece.arguments if isinstance(piece, Apply) and piece.function == "sum" else [piece]
-    ):
+    for term in ex.terms(compare_in_pairs(piece)):
         forms = tuple(affine(part) for part in _maximum_alternatives(term, 1.0))
         known = tuple(form for form in forms if form is not None)
         if len(known) < len(forms):
@@ -417,148 +450,3 @@ def affine_pieces(goal: Goal) -> tuple[Affine, ...]:
         forms = [sum(choice, Affine({})) for choice in itertools.product(*maxima)]
         found += [form for form in forms if form.coefficients or len(forms) == 1]
     return tuple(found)
-
-
-# bounds given confidence limits
-
-
-class AffineEnd(NamedTuple):
-    """An end of a node bounded as a whole: `factor` times a confidence limit, plus `constant`.
-
-    If `limit`, the index of the confidence limit, is None, the end is the constant.
-    """
-
-    constant: float
-    limit: int | None = None
-    factor: float = 1.0
-
-    def at(self, limits: Sequence[float]) -> float:
-        if self.limit is None:
-            return self.constant
-        return self.factor * limits[self.limit] + self.constant
-
-
-BoundedEnds = tuple[AffineEnd, AffineEnd]
-"""The lower and upper end of a node."""
-
-
-class _InnerNode(NamedTuple):
-    """A function of other nodes, given by their indices."""
-
-    operation: Function
-    inside: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class InclusionFunction:
-    """The inclusion function of a tree (Moore 1966): its interval given confidence limits.
-
-    Attributes
-    ----------
-    nodes
-        Each distinct node once, operands before the nodes that use them; the last is the root.
-    size
-        B, the number of limits.
-    """
-
-    nodes: tuple[BoundedEnds | _InnerNode, ...]
-    size: int
-
-    @classmethod
-    def of(
-        cls, node: Expression, known: Callable[[Expression], BoundedEnds | None], size: int
-    ) -> InclusionFunction:
-        """Build the inclusion function of a root.
-
-        `known` is called for every node, parents first, and returns the ends of a node that is
-        bounded as a whole, else None. Other nodes without operands may be anywhere in their range
-        (`interval`).
-        """
-        nodes, numbers = list[BoundedEnds | _InnerNode](), dict[Expression, int]()
-
-        def number(part: Expression) -> int:
-            if part not in numbers:
-                made = prepared(part)
-                numbers[part] = len(nodes)
-                nodes.append(made)
-            return numbers[part]
-
-        def prepared(part: Expression) -> BoundedEnds | _InnerNode:
-            found = known(part)
-            if found is not None:
-                return found
-            if isinstance(part, Apply):
-                return _InnerNode(part.operation, tuple(map(number, part.arguments)))
-            low, high = interval(part)
-            return AffineEnd(low), AffineEnd(high)
-
-        number(node)
-        return cls(tuple(nodes), size)
-
-    def __call__(self, limits: Floats) -> Interval:
-        """Evaluate by interval arithmetic; nodes that may be undefined get the whole real line."""
-        low, high = self._ends(limits)[-1]
-        return low.value, high.value
-
-    def _ends(self, limits: Floats) -> list[tuple[Endpoint, Endpoint]]:
-        """Return the lower and upper end of every node."""
-        given, ends = limits.tolist(), list[tuple[Endpoint, Endpoint]]()
-        for node in self.nodes:
-            if isinstance(node, _InnerNode):
-                inside = [(ends[i][0].value, ends[i][1].value) for i in node.inside]
-                ends.append(node.operation.certain(inside))
-            else:
-                low, high = node
-                ends.append((Endpoint(low.at(given)), Endpoint(high.at(given))))
-        return ends
-
-    def upper(self, limits: Floats) -> tuple[float, list[float]]:
-        """Return the upper end and its (B,) derivatives in the limits, 0 if the end is infinite.
-
-        One-sided derivatives at a kink, such as a maximum of equal numbers. The chain rule is
-        applied from the root down, at the points where the ends are attained.
-        """
-        ends, total = self._ends(limits), [0.0] * self.size
-        waiting = [(len(ends) - 1, 1, 1.0)]
-        while waiting:
-            number, side, weight = waiting.pop()
-            node, end = self.nodes[number], ends[number][(side + 1) // 2]
-            if not math.isfinite(end.value):
-                continue
-            if not isinstance(node, _InnerNode):
-                bounded = node[(side + 1) // 2]
-                if bounded.limit is not None:
-                    total[bounded.limit] += weight * bounded.factor
-            elif end.point:
-                near = node.operation.near(*(x for x, _ in end.point))
-                slopes = node.operation.slopes(*near)
-                waiting += [
-                    (part, other, weight * slope)
-                    for slope, (_, other), part in zip(slopes, end.point, node.inside, strict=True)
-                    # slopes are not finite at infinite arguments
-                    if other and slope and math.isfinite(slope)
-                ]
-        return ends[-1][1].value, total
-
-    def needed_limits(self, loosest: Floats) -> list[int]:
-        """Return the limits that the upper end of the root may depend on, in ascending order.
-
-        An increasing node needs the same end of its operand, a decreasing one the opposite end,
-        and any other node, or one that may be undefined, needs both. `loosest` (B,) are limits
-        that contain all limits to be used.
-        """
-        ends = self._ends(loosest)
-        sides = [set[int]() for _ in self.nodes]
-        sides[-1] = {1}
-        needed = set[int]()
-        for node, own in zip(reversed(self.nodes), reversed(sides), strict=True):
-            if not isinstance(node, _InnerNode):
-                limits = (node[(side + 1) // 2].limit for side in own)
-                needed |= {limit for limit in limits if limit is not None}
-                continue
-            inside = [(ends[i][0].value, ends[i][1].value) for i in node.inside]
-            known = node.operation.defined(inside)
-            directions = node.operation.directions(inside) if known else [0] * len(inside)
-            for part, way in zip(node.inside, directions, strict=True):
-                sides[part] |= {way * side for side in own} if way else {-1, 1}
-        return sorted(needed)

@@ -157,13 +157,12 @@ MeasuredNode = Leaf | RankingMeasure | Disclosure
 Expression = Constant | MeasuredNode | AlgorithmMetric | Apply
 
 
-def add(*terms: Expression, span: Span = NO_SPAN) -> Expression:
+def add(*summands: Expression, span: Span = NO_SPAN) -> Expression:
     """Return the sum, with nested sums flattened and constants combined into one last term."""
     flat: list[Expression] = []
     constant = 0.0
-    for term in terms:
-        nested = isinstance(term, Apply) and term.function == "sum"
-        for part in children(term) if nested else (term,):
+    for summand in summands:
+        for part in terms(summand):
             if isinstance(part, Constant):
                 constant += part.value
             else:
@@ -279,6 +278,11 @@ def children(node: Expression) -> tuple[Expression, ...]:
             return ()
 
 
+def terms(node: Expression) -> tuple[Expression, ...]:
+    """Return the terms of a sum, or another node alone."""
+    return node.arguments if isinstance(node, Apply) and node.function == "sum" else (node,)
+
+
 def walk(node: Expression) -> Iterator[Expression]:
     """Yield every node, parents before children."""
     yield node
@@ -391,30 +395,29 @@ COLUMN_FUNCTIONS = (*TEMPLATES, *VARIADIC_FUNCTIONS, *BALANCE_METRICS)
 """Everything that takes a `by=` argument."""
 SINGLE_COLUMN_TEMPLATES = ("max_gap", "min_ratio")
 """Templates that compare the values of one column."""
-MAX_PAIRED_GROUPS = 8
-"""Up to so many groups are compared in pairs, whose differences have the tightest bounds."""
 
 
-def apply_template(
-    name: str, parts: Sequence[Expression], span: Span, *, in_pairs: bool = True
-) -> Expression:
+def compare_pairs(
+    compare: Callable[..., Expression], parts: Sequence[Expression], span: Span
+) -> tuple[Expression, ...]:
+    """Return the differences or quotients of each part and each other one."""
+    return tuple(compare(a, b, span) for a, b in itertools.permutations(parts, 2))
+
+
+def apply_template(name: str, parts: Sequence[Expression], span: Span) -> Expression:
     """Apply a template or variadic function to a metric's parts, one for each value of a column.
 
-    Without `in_pairs`, only the largest and the smallest part are compared: K parts have K (K - 1)
-    pairs. The smallest ratio is that of these two if no part is negative.
+    The largest gap is that between the largest and the smallest part; the smallest ratio is the
+    quotient of these two.
     """
     if name in VARIADIC_FUNCTIONS:
         return apply(name, tuple(parts), span)
     if name == "mean":
         return divide(add(*parts, span=span), Constant(float(len(parts)), span), span)
-    outer, compare = ("max", subtract) if name == "max_gap" else ("min", divide)
-    if not in_pairs:
-        largest, smallest = (apply(each, tuple(parts), span) for each in ("max", "min"))
-        if name == "max_gap":
-            return subtract(largest, smallest, span)
-        return divide(smallest, largest, span)
-    pairs = itertools.permutations(parts, 2)
-    return apply(outer, tuple(compare(a, b, span) for a, b in pairs), span)
+    largest, smallest = (apply(each, tuple(parts), span) for each in ("max", "min"))
+    if name == "max_gap":
+        return subtract(largest, smallest, span)
+    return divide(smallest, largest, span)
 
 
 def imbalance_expression(columns: Sequence[Sequence[Leaf]], span: Span) -> Expression:

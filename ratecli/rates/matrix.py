@@ -22,9 +22,9 @@ from ratecli.rates.expression import (
     Leaf,
     RankingMeasure,
 )
+from ratecli.rates.rate_function import evaluate
 from ratecli.rates.sample import Floats, Sample, make_read_only, read_only
 from ratecli.rates.table import DECISION_MEASUREMENTS, Measurement
-from ratecli.rates.tangent import evaluate
 
 MIN_PROXY_SHARE = 1e-12
 """Proxy values with a smaller share of the rows than this are ignored."""
@@ -222,29 +222,35 @@ class RateMatrix:
         return np.where(undefined.any(axis=-1), np.nan, np.sqrt(np.maximum(squares, 0.0)))
 
     def covariance(
-        self, measured: Mapping[Measurement, Floats], counts: Floats | None = None
+        self,
+        measured: Mapping[Measurement, Floats],
+        counts: Floats | None = None,
+        prior: float = 0.0,
     ) -> Floats:
         """Return the covariance (K, K) of the rates' sampling errors, 0 for a rate over no rows.
 
         Rows are treated as a random sample and their measurements, (n,) arrays by name, as fixed.
         With `counts` (n,), each column stands for that many rows that count alike, of which a share
-        `measured["decision"]` is decided positively.
+        `measured["decision"]` is decided positively. With `prior`, the variances of
+        `unseen_variance` are added.
         """
-        no = self.against - self.members * self.measured(measured)[:, None]
+        rates = self.measured(measured)
+        no = self.against - self.members * rates[:, None]
         if counts is not None:
             chance, each = measured["decision"], _divide(np.ones(len(counts)), counts)
             yes = no + self.sums
             products = yes * (each * chance) @ yes.T + no * (each * (1 - chance)) @ no.T
-            return self._scaled(products)
+            return self._scaled(products, rates, prior)
         for of, values in measured.items():
             own = np.array([leaf.rate.of == of for leaf in self.leaves], dtype=float)
             no = no + self.sums * own[:, None] * values
-        return self._scaled(no @ no.T)
+        return self._scaled(no @ no.T, rates, prior)
 
-    def _scaled(self, products: sparse.csr_array) -> Floats:
+    def _scaled(self, products: sparse.csr_array, rates: Floats, prior: float) -> Floats:
         """Return the covariance, given the sums of products of deviations over rows (K, K)."""
         inverse = _divide(np.ones_like(self.totals), self.totals)
-        return np.asarray(inverse[:, None] * products.toarray() * inverse)
+        known = np.asarray(inverse[:, None] * products.toarray() * inverse)
+        return known + np.diag(unseen_variance(rates, self.totals, prior)) if prior else known
 
     def index(self) -> dict[Leaf, int]:
         return {leaf: k for k, leaf in enumerate(self.leaves)}
@@ -337,7 +343,7 @@ def measure(
 
     nodes = dict.fromkeys(itertools.chain(*map(ex.atoms, expressions)))
     values = {node: value_of(node) for node in nodes}
-    return [evaluate(expression, values) for expression in expressions]
+    return evaluate(expressions, values)
 
 
 def _measure_disclosivity(

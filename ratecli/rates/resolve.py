@@ -338,14 +338,15 @@ class _Resolver:
             _refuse_several(node)
         groups = [group for column in self.columns(node) for group in column]
         parts = [self.under(group).value(arguments[0]) for group in groups]
-        in_pairs = len(parts) <= ex.MAX_PAIRED_GROUPS or (
-            name == "min_ratio" and any(interval(part)[0] < 0 for part in parts)
-        )
+        negative = name == "min_ratio" and any(interval(part)[0] < 0 for part in parts)
         sizes = (1 for part in parts for _ in ex.walk(part))
-        if sum(itertools.islice(sizes, MAX_NODES)) * (len(parts) if in_pairs else 2) > MAX_NODES:
+        copies = len(parts) if negative else 2
+        if copies * sum(itertools.islice(sizes, MAX_NODES)) > MAX_NODES:
             help_ = "use a column with fewer values, or one template at a time"
             refuse("E302", f"'{name}' expands to too many parts", node.span, help_)
-        return apply_template(name, parts, node.span, in_pairs=in_pairs)
+        if negative:  # the quotient of the smallest and the largest may not be the smallest one
+            return ex.apply("min", ex.compare_pairs(ex.divide, parts, node.span), node.span)
+        return apply_template(name, parts, node.span)
 
     def under(self, group: Conditions) -> _Resolver:
         conditions = (*self.where.conditions, *group)

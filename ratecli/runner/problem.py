@@ -74,8 +74,8 @@ def training_problem(
     """
     train = np.flatnonzero(rows.sample.rows(ex.ALL_ROWS, "train"))
     goals = (objective, *constraints)
-    leaves, in_ratios = rate_leaves(objective, constraints)
-    matrix = build_rate_matrix([*leaves, ERROR_RATE, *in_ratios], rows.sample, "train")
+    leaves, written = rate_leaves(objective, constraints)
+    matrix = build_rate_matrix([*leaves, ERROR_RATE, *written], rows.sample, "train")
     if rows.sample.logs is not None and math.isnan(matrix.c[matrix.index()[ERROR_RATE]]):
         matrix = matrix.zero(ERROR_RATE)  # without labels, algorithms use the objective instead
     empty = {leaf for leaf, c in zip(matrix.leaves, matrix.c, strict=True) if math.isnan(c)}
@@ -104,10 +104,10 @@ def training_problem(
 def rate_leaves(
     objective: Goal, constraints: Sequence[Goal]
 ) -> tuple[Sequence[Leaf], Sequence[Leaf]]:
-    """Return the rates of the goals' pieces, and those of the constraints' ratios."""
+    """Return the rates of the goals' pieces, and those of the constraints as written."""
     goals = (objective, *constraints)
     pieces = [piece for goal in goals for piece in goal.pieces]
-    return ex.leaves(*pieces), ex.leaves(*(ratio for goal in constraints for ratio in goal.ratios))
+    return ex.leaves(*pieces), ex.leaves(*(goal.expression for goal in constraints))
 
 
 def penalty(l2: float | str, n: float) -> float:

@@ -27,10 +27,10 @@ from ratecli.rates.matrix import (
     build_rate_matrix,
     unseen_variance,
 )
+from ratecli.rates.rate_function import PieceParts
 from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.syntax import Condition
 from ratecli.rates.table import OTHER, RATES, Measurement
-from ratecli.rates.tangent import parts_of
 from ratecli.sampling.deployed import rates_of_other
 from ratecli.sampling.rows import TrialData
 
@@ -227,17 +227,16 @@ def violation_pieces(
     matrix = build_rate_matrix(
         ex.leaves(*itertools.chain(*parts.values())), rows.sample, "test"
     ).on(test)
+    functions = {metric: PieceParts(own, matrix.index()) for metric, own in parts.items()}
     found: dict[str, dict[str, Pieces]] = {}
     for variant, predicted in predictions.items():
         of = predicted.measurements(matrix.leaves, rows.sample.label)
         measured = {key: values[test] for key, values in of.items()}
         rates = matrix.measured(measured)
-        for metric, own in parts.items():
-            each = [parts_of(piece, rates, matrix.index()) for piece in own]
-            slopes = np.vstack([part.slopes for part in each])
-            errors = _standard_errors(matrix, slopes, measured, counts)
-            found_values = np.concatenate([part.values for part in each])
-            numbers = list(zip(found_values.tolist(), errors.tolist(), strict=True))
+        for metric, own in functions.items():
+            at = own.at(rates)
+            errors = _standard_errors(matrix, at.slopes, measured, counts)
+            numbers = list(zip(at.value.tolist(), errors.tolist(), strict=True))
             if len(test) and np.isfinite(numbers).all():
                 found.setdefault(variant, {})[metric] = numbers
     return found

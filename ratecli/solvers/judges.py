@@ -11,8 +11,8 @@ from scipy.special import ndtr, ndtri
 
 from ratecli.models.base import Array
 from ratecli.rates.analysis import Goal
-from ratecli.rates.matrix import PRIOR_ROWS, unseen_variance
-from ratecli.rates.tangent import any_undefined, parts_of, values
+from ratecli.rates.matrix import PRIOR_ROWS
+from ratecli.rates.rate_function import PieceParts
 from ratecli.solvers.base import JudgedRows, Solution
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.prediction import predict_safety_test
@@ -132,41 +132,21 @@ class NormalJudge:
     undefined: float = UNDEFINED_SHORTFALL
 
     def __call__(self, rows: Problem, decisions: Array) -> Array:
-        index, rates = rows.rates.index(), rows.measured(decisions)
-        undefined = np.repeat(
-            [any_undefined(goal.ratios, rates[:, None], index).any() for goal in rows.constraints],
-            [len(goal.pieces) for goal in rows.constraints],
-        )
-        plain = np.array([values(piece, rates[:, None], index)[0] for piece in rows.pieces])
-        biased = np.asarray(np.where(undefined, np.nan, plain) + self.bias)
+        rates = rows.measured(decisions)
+        plain = rows.piece_values(rates)
+        biased = np.asarray(plain + self.bias)
         if self.level is not None:
-            each = [parts_of(piece, rates, index) for piece in rows.pieces]
-            terms = np.array([1 + part.terms[-1] for part in each])
-            piece = np.repeat(np.arange(len(each)), [len(part.values) for part in each])
-            apart = np.concatenate([part.values - part.values.max() for part in each])
-            low = (biased / terms)[piece] + apart
-            slopes = np.vstack([part.slopes for part in each])
-            slopes = np.where(undefined[piece, None], 0.0, slopes)
-            covariance = self._covariance(rows, decisions, rates)
+            parts = PieceParts(rows.pieces, rows.rates.index())
+            found = parts.at(rates)
+            low = found.value + parts.share(biased - plain)
+            slopes = np.where(np.isnan(low)[:, None], 0.0, found.slopes)
+            prior = self.prior if rows.label_range is None else 0.0
+            known = rows.rates.covariance(rows.measurements(decisions), rows.counts, prior)
+            covariance = EXTRA_NOISE**2 * known
             errors = np.sqrt(np.maximum(((slopes @ covariance) * slopes).sum(axis=1), 0.0))
             high = low + _deviates(low, errors, slopes, covariance, self.level) * errors
-            # the largest part of each term, and the sum over the terms of each piece
-            own = np.concatenate([part.terms for part in each])
-            changed = (np.diff(piece, prepend=-1) != 0) | (np.diff(own, prepend=-1) != 0)
-            starts = np.flatnonzero(changed)
-            biased = np.zeros(len(each))
-            np.add.at(biased, piece[starts], np.maximum.reduceat(high, starts))
+            biased = parts.total(high)
         return np.asarray(np.nan_to_num(biased, nan=self.undefined))
-
-    def _covariance(self, rows: Problem, decisions: Array, rates: Array) -> Array:
-        """Return the covariance (K, K) of the rates on new rows."""
-        matrix = rows.rates
-        if rows.label_range is None:
-            known = matrix.covariance({"decision": decisions}, rows.counts)
-            known = known + np.diag(unseen_variance(rates, matrix.totals, self.prior))
-        else:
-            known = matrix.covariance(rows.measurements(decisions))
-        return EXTRA_NOISE**2 * known
 
 
 PLAIN_JUDGE = NormalJudge()

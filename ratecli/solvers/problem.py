@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,9 @@ from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal, Shape, affine_pieces
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.rate_function import RateFunction
 from ratecli.rates.sample import Mask, make_read_only
 from ratecli.rates.table import RATES, Measurement
-from ratecli.rates.tangent import any_undefined, values
 from ratecli.streaming.stream import RowStream
 
 ERROR_RATE = ex.Leaf(RATES["error"])
@@ -138,7 +139,9 @@ class Problem:
         return append_memberships(self.X, [self.slices[text] for text in classifier.slices])
 
     def measurements(self, estimates: Array) -> dict[Measurement, Array]:
-        """Return (n,) what rates of numeric labels are means of; there are no decisions."""
+        """Return (n,) what rates are means of: decisions, or errors if labels are numbers."""
+        if self.label_range is None:
+            return {"decision": estimates}
         error = np.nan_to_num(estimates - self.label)
         return {"decision": np.zeros(len(error)), "error": error, "squared_error": error**2}
 
@@ -148,13 +151,36 @@ class Problem:
             return self.rates.rates(decisions)
         return self.rates.measured(self.measurements(decisions))
 
+    def function(self, *expressions: ex.Expression) -> RateFunction:
+        """Return expressions as functions of the rates (K,)."""
+        return RateFunction.of(expressions, self.rates.index())
+
+    @cached_property
+    def piece_function(self) -> RateFunction:
+        """The J pieces as functions of the rates."""
+        return self.function(*self.pieces)
+
+    @cached_property
+    def _objective(self) -> RateFunction:
+        return self.function(self.objective.expression)
+
+    @cached_property
+    def _written(self) -> RateFunction:
+        """The violations as written, with ratios; 0 for constraints that are always defined."""
+        return self.function(*(goal.undefined_part for goal in self.constraints))
+
+    def piece_values(self, rates: Array) -> Array:
+        """Return the pieces (J,) at rates (K,); NaN if their constraint as written is undefined."""
+        undefined = np.isnan(self._written.values(rates))
+        counts = [len(goal.pieces) for goal in self.constraints]
+        found = self.piece_function.values(rates)
+        return np.where(np.repeat(undefined, counts), np.nan, found)
+
     def violations(self, rates: Array) -> dict[str, float]:
         """Return by how much rates (K,) violate each constraint, NaN where it is undefined."""
-        found, column, index = dict[str, float](), rates[:, None], self.rates.index()
-        for goal in self.constraints:
-            worst = np.max([values(piece, column, index)[0] for piece in goal.pieces])
-            undefined = any_undefined(goal.ratios, column, index).any()
-            found[goal.name] = np.nan if undefined else float(worst)
+        found = dict.fromkeys(self.piece_owners, -np.inf)
+        for name, value in zip(self.piece_owners, self.piece_values(rates).tolist(), strict=True):
+            found[name] = float(np.maximum(found[name], value))
         return found
 
     def nearest_miss(self, rates: Array) -> str:
@@ -162,9 +188,8 @@ class Problem:
 
         Violations are those that reports show: a limit of a ratio is compared with the ratio.
         """
-        index = self.rates.index()
-        found = np.array([values(goal.expression, rates, index) for goal in self.constraints])
-        found = np.nan_to_num(found, nan=np.inf)
+        written = self.function(*(goal.expression for goal in self.constraints))
+        found = np.nan_to_num(written.values(rates), nan=np.inf)
         worst = found[:, found.max(axis=0).argmin()]
         return f"'{self.constraints[worst.argmax()].name}' by {worst.max():.3g}"
 
@@ -195,8 +220,11 @@ class Problem:
 
     def value_of(self, decisions: Array) -> float:
         """Return the objective of `decisions` (n,), NaN if it is undefined."""
-        rates, index = self.measured(decisions)[:, None], self.rates.index()
-        return float(values(self.objective.expression, rates, index)[0])
+        return self.objective_at(self.measured(decisions))
+
+    def objective_at(self, rates: Array) -> float:
+        """Return the objective at rates (K,), NaN if it is undefined."""
+        return float(self._objective.values(rates)[0])
 
     def rows(self, *goals: Goal) -> tuple[Array, Array]:
         """Return the pieces of affine goals in the form of `combine_affine_forms`."""

@@ -10,7 +10,6 @@ import numpy as np
 from ratecli.rates import expression as ex
 from ratecli.rates.parser import parse_constraint
 from ratecli.rates.syntax import NumberLiteral
-from ratecli.rates.tangent import values
 from ratecli.solvers.judges import MAX_IGNORED_SHORTFALL, Attempt, NormalJudge
 from ratecli.solvers.problem import Problem
 
@@ -71,8 +70,8 @@ def _looser_limit(problem: Problem, attempt: Attempt) -> str:
     worst, _ = worst_piece(problem, attempt)
     (goal,) = (each for each in problem.constraints if each.name == problem.piece_owners[worst])
     rows = attempt.judged.rows
-    rates, index = rows.measured(attempt.judged.decisions)[:, None], rows.rates.index()
-    found = [values(each, rates, index)[0] for each in (problem.pieces[worst], goal.expression)]
+    rates = rows.measured(attempt.judged.decisions)
+    found = rows.function(problem.pieces[worst], goal.expression).values(rates)
     by = attempt.missed + SPARE_ERRORS * float(attempt.errors[worst])
     if found[0] * found[1] > 0:  # the piece has a denominator fewer
         by *= found[1] / found[0]

@@ -14,7 +14,6 @@ from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Mask
-from ratecli.rates.tangent import any_undefined, tangent, values
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.judges import MAX_IGNORED_SHORTFALL
 from ratecli.solvers.margin import MarginSpec, solve_with_margin
@@ -195,25 +194,17 @@ class _Measured:
         predicted = Predictions(decisions, decisions, estimates)
         self._measurements = predicted.measurements(problem.rates.leaves, problem.label)
         self.rates = problem.rates.measured(self._measurements)
-        self._index = problem.rates.index()
 
     @property
     def objective(self) -> float:
         """The objective, NaN if it is undefined."""
-        return self._value(self._problem.objective.expression)
-
-    def _value(self, expression: ex.Expression) -> float:
-        return float(values(expression, self.rates[:, None], self._index)[0])
+        return self._problem.objective_at(self.rates)
 
     def excess(self) -> float:
         """Return the largest difference of a violation and its standard error, at least 0."""
-        excess, problem = 0.0, self._problem
-        for goal in problem.constraints:
-            if any_undefined(goal.ratios, self.rates[:, None], self._index).any():
-                excess = max(excess, 1.0)  # as in `Problem.worst_violation`
-                continue
-            for piece in goal.pieces:
-                slopes = tangent(piece, self.rates, self._index).slopes
-                error = problem.rates.standard_error(slopes, self._measurements, problem.counts)
-                excess = max(excess, self._value(piece) - float(error))
-        return excess
+        problem, rates = self._problem, self.rates
+        slopes = problem.piece_function.tangents(rates).slopes
+        errors = problem.rates.standard_error(slopes, self._measurements, problem.counts)
+        excess = problem.piece_values(rates) - errors
+        undefined = 1.0  # as in `Problem.worst_violation`
+        return float(np.nan_to_num(excess, nan=undefined).max(initial=0.0))

@@ -9,12 +9,12 @@ import math
 import numpy as np
 import pytest
 from oracles.certificates import groups, rules, words
+from oracles.goals import evaluate
 from scipy import stats
 
 from ratecli.certify.certificate import certify
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.rates import expression as ex
-from ratecli.rates.tangent import evaluate
 
 ALL = (-math.inf, math.inf)
 

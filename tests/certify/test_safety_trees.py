@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 from oracles.certificates import rules, words
+from oracles.goals import evaluate
 
 from ratecli.certify import trees
 from ratecli.errors import FaultError
 from ratecli.rates import expression as ex
-from ratecli.rates.tangent import evaluate
 
 COLUMNS = {"g": words("MMMMMMFFFFFF"), "h": words("xyxyxyxyxyxy")}
 LABEL = np.array([0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1.0])

@@ -14,6 +14,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds, build_rate_matrix
 from ratecli.rates.parser import parse_constraint, parse_expression
+from ratecli.rates.rate_function import RateFunction, Tangents
 from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Logs, Sample
 from ratecli.rates.scope import LoggedRanges, Scope
@@ -75,8 +76,8 @@ def problem_of(
     objective = objective_goal(rules.objective, resolve(parse_expression(rules.objective), scope))
     goals = constraint_goals(rules.constraints, scope)
     pieces = [piece for goal in goals for piece in goal.pieces]
-    ratios = [ratio for goal in goals for ratio in goal.ratios]
-    used = [*ex.leaves(objective.expression, *pieces), ERROR_RATE, *ex.leaves(*ratios)]
+    written = [goal.expression for goal in goals]
+    used = [*ex.leaves(objective.expression, *pieces), ERROR_RATE, *ex.leaves(*written)]
     matrix = build_rate_matrix(used, sample, "train")
     if np.isnan(matrix.c[matrix.index()[ERROR_RATE]]) and rows.logs is not None:
         matrix = matrix.zero(ERROR_RATE)
@@ -110,6 +111,23 @@ def shown(rows: Rows, classifier: Classifier) -> Features:
     """Return the features of a classifier whose slices are like `g = a`."""
     names = [text.removeprefix("g = ") for text in classifier.slices]
     return append_memberships(rows.X, [rows.group == name for name in names])
+
+
+def values(node: ex.Expression, rates: Array, index: Mapping[ex.Leaf, int]) -> Any:
+    """Return the value of an expression at rates (K,), or its values (T,) at (K, T)."""
+    return RateFunction.of([node], index).values(rates)[0]
+
+
+def tangent(node: ex.Expression, rates: Array, index: Mapping[ex.Leaf, int]) -> Tangents:
+    """Return the tangent of an expression at rates (K,)."""
+    return Tangents(*(each[0] for each in RateFunction.of([node], index).tangents(rates)))
+
+
+def evaluate(node: ex.Expression, known: Mapping[Any, float]) -> float:
+    """Return the value of an expression, given those of the nodes that it measures."""
+    return RateFunction.of([node], {part: k for k, part in enumerate(known)}).values(
+        np.array([*known.values()], dtype=float)
+    )[0]
 
 
 def rates_of(given: Problem, classifier: Classifier) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+from oracles.goals import evaluate
 
 from ratecli.errors import FaultError
 from ratecli.rates.analysis import Goal, constraint_goal
@@ -11,7 +12,6 @@ from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
 from ratecli.rates.scope import Scope
 from ratecli.rates.syntax import Condition
-from ratecli.rates.tangent import evaluate
 
 OPERATORS = ["+", "-", "*", "/", "**"]
 EXPONENTS = ["2", "3", "0.5", "1.5", "-1", "-2", "-0.5", "0"]

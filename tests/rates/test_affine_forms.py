@@ -26,9 +26,9 @@ from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import measure
 from ratecli.rates.parser import parse_constraint
+from ratecli.rates.rate_function import threshold
 from ratecli.rates.resolve import constraint_differences
 from ratecli.rates.table import RATES
-from ratecli.rates.tangent import threshold
 
 goal = partial(rule_strategies.goal, scope=SCOPE)
 

@@ -15,6 +15,7 @@ from full_scope import FULL, value
 from hypothesis import given
 from hypothesis import strategies as st
 from naive_rates import WORDS, node, number, random_sample
+from oracles.goals import tangent, values
 
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Balance, affine, balance, disclosure_bound
@@ -25,7 +26,6 @@ from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import resolve
 from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.scope import Scope
-from ratecli.rates.tangent import tangent, values
 
 SEEDS = st.integers(0, 2**32 - 1)
 

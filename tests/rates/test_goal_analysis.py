@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from oracles.goals import tangent, values
 from rule_strategies import CONVEX, EXPRESSIONS, expression, goal, value
 
 from ratecli.rates import expression as ex
@@ -29,7 +30,6 @@ from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.sample import Sample
 from ratecli.rates.table import METRICS
-from ratecli.rates.tangent import tangent, values
 
 Rates = dict[Leaf, float]
 SEEDS = st.integers(0, 10**6)

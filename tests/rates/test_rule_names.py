@@ -11,10 +11,12 @@ import pytest
 from full_scope import FULL, VALUES, fault_under, value
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.goals import evaluate
 from rule_strategies import EXPRESSIONS, SCOPE, codes
 
 from ratecli.errors import FaultError, Span
 from ratecli.rates import expression as ex
+from ratecli.rates.analysis import compare_in_pairs
 from ratecli.rates.expression import AlgorithmMetric, Apply, Constant, Expression, Slice
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.parser import MAX_LENGTH, parse_conditions, parse_constraint, parse_expression
@@ -27,7 +29,6 @@ from ratecli.rates.resolve import (
 from ratecli.rates.scope import Scope, check_condition
 from ratecli.rates.syntax import Condition
 from ratecli.rates.table import BALANCE_METRICS, COMPOSITES, MEASURES, METRICS, SYNONYMS, TEMPLATES
-from ratecli.rates.tangent import evaluate
 
 
 def rule(text: str) -> tuple[Expression, ...]:
@@ -70,15 +71,18 @@ def test_a_sweep_name_is_replaced_by_its_number():
     assert value("f_score(count)") == value("f_score(3)")
 
 
-def test_a_template_compares_all_ordered_pairs():
+def test_a_template_compares_the_largest_and_the_smallest_value():
     gap = value("max_gap(tpr[d1], by=race)")
     parts = [value(f"tpr[d1, race = {name}]") for name in VALUES["race"]]
-    assert gap == Apply(
-        "max", tuple(ex.subtract(a, b) for a, b in itertools.permutations(parts, 2))
-    )
+    assert gap == ex.subtract(Apply("max", tuple(parts)), Apply("min", tuple(parts)))
+    pairs = tuple(ex.subtract(a, b) for a, b in itertools.permutations(parts, 2))
+    assert compare_in_pairs(gap) == Apply("max", pairs)
     ratio = value("min_ratio(precision, by=sex)")
     women, men = value("precision[women]"), value("precision[men]")
-    assert ratio == Apply("min", (ex.divide(women, men), ex.divide(men, women)))
+    assert ratio == ex.divide(Apply("min", (women, men)), Apply("max", (women, men)))
+    pairs = ex.divide(women, men), ex.divide(men, women)
+    assert compare_in_pairs(ex.negate(ratio)) == ex.negate(Apply("min", pairs))
+    assert value("min_ratio(mcc, by=sex)").function == "min"  # of ratios of negative numbers
     assert [leaf.where for leaf in ex.leaves(value("max_gap(tpr, by=age)"))][2] == Slice(
         (), (Condition("age", "=", ("41.5",)),)
     )

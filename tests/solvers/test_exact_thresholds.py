@@ -8,13 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.goals import BOTH, Rows, Rules, problem, rates_of, run
+from oracles.goals import BOTH, Rows, Rules, problem, rates_of, run, values
 from scipy.optimize import linprog
 from thinned import one_in
 
 from ratecli.models.base import Array
 from ratecli.rates.matrix import RowKinds
-from ratecli.rates.tangent import values
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import cut_search
 from ratecli.solvers.baselines.cut_search import best_deterministic_cuts
@@ -104,13 +103,13 @@ def all_rates(given: Problem, scores: Array, of: np.ndarray) -> Array:
 def excess_and_cost(given: Problem, rates: Array) -> tuple[Array, Array]:
     """Return all pieces of the constraints (J, N), and the objective (N,), infinite if undefined.
 
-    A ratio of a constraint that is undefined adds an infinite piece.
+    A constraint that is undefined as written adds an infinite piece.
     """
     index = given.rates.index()
     pieces = [piece for goal in given.constraints for piece in goal.pieces]
-    ratios = dict.fromkeys(ratio for goal in given.constraints for ratio in goal.ratios)
+    written = [goal.expression for goal in given.constraints]
     excess = [values(piece, rates, index) for piece in pieces]
-    undefined = [np.where(np.isnan(values(each, rates, index)), np.inf, -1.0) for each in ratios]
+    undefined = [np.where(np.isnan(values(each, rates, index)), np.inf, -1.0) for each in written]
     found = np.array([*excess, *undefined]).reshape(-1, rates.shape[1])
     cost = values(given.objective.expression, rates, index)
     return np.where(np.isnan(found), np.inf, found), np.nan_to_num(cost, nan=np.inf)

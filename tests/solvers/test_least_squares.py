@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, problem, run
+from oracles.goals import Rows, Rules, problem, run, values
 from scipy import sparse, stats
 from scipy.optimize import minimize
 from sklearn.linear_model import LinearRegression
@@ -16,7 +16,6 @@ from ratecli.experiment.options import make_solver
 from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import BEST_CONSTANT_KEY
 from ratecli.models.storage import dumps, loads
-from ratecli.rates.tangent import values
 from ratecli.solvers.baselines.solvers import Unconstrained
 from ratecli.solvers.margin import MarginSpec, solve_with_margin
 from ratecli.solvers.problem import Problem

@@ -4,12 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
-from oracles.goals import BOTH, Rows, Rules, problem, rates_of, run
+from oracles.goals import BOTH, Rows, Rules, problem, rates_of, run, tangent, values
 
 from ratecli.models.composed import find_groups
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Shape
-from ratecli.rates.tangent import tangent, values
 from ratecli.solvers.baselines.solvers import ExponentiatedGradient, PostShift
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.solver import Mixture

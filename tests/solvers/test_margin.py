@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, problem, rates_of, smooth_rows
+from oracles.goals import Rows, Rules, problem, rates_of, smooth_rows, tangent, values
 from scipy import stats
 from scipy.stats import norm
 from thinned import one_in
@@ -13,7 +13,6 @@ from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.models.linear import Threshold
-from ratecli.rates.tangent import tangent, values
 from ratecli.solvers.base import JudgedRows, Solution, Solver
 from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
 from ratecli.solvers.hull.forms import RateProgram

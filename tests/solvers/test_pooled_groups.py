@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from oracles.goals import BOTH, Rows, Rules, problem, problem_of, rates_of, run
+from oracles.goals import BOTH, Rows, Rules, problem, problem_of, rates_of, run, values
 
 from ratecli.errors import FaultError
-from ratecli.rates.tangent import values
 from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.problem import Problem

@@ -3,12 +3,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.goals import BOTH, KL, Rows, Rules, grid_rows, problem, rates_of, run, smooth_rows
+from oracles.goals import (
+    BOTH,
+    KL,
+    Rows,
+    Rules,
+    evaluate,
+    grid_rows,
+    problem,
+    rates_of,
+    run,
+    smooth_rows,
+)
 from scipy.optimize import linprog
 
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
-from ratecli.rates.tangent import evaluate
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import cut_search
 from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bitmaps import leave_out_bitmaps
+from oracles.goals import tangent
 from scipy.stats import norm
 from typer.testing import CliRunner
 
@@ -25,7 +26,6 @@ from ratecli.models.composed import MajorityVote, MixtureClassifier
 from ratecli.models.linear import Logistic, Ramp, RandomizedLogistic, Threshold
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import build_rate_matrix, measure
-from ratecli.rates.tangent import tangent
 from ratecli.sampling.rows import load_trial_data
 from ratecli.solvers.judges import EXTRA_NOISE
 

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
 from ratecli.models.base import Array
-from ratecli.rates import expression as ex
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RatePoints, RateProgram
@@ -86,8 +85,7 @@ def goal_directions(program: RateProgram) -> Array:
     rows += [line.slopes for each in program.fractions for line in (each.top, each.bottom)]
     unit = np.eye(len(program.index))
     for form in forms:
-        used = ex.leaves(*(curve.expression for curve in form.curves))
-        rows += [unit[program.index[leaf]] for leaf in (*used, *form.smooth_leaves)]
+        rows += [unit[program.index[leaf]] for leaf in form.leaves()]
     slopes = np.array(rows)
     return slopes[slopes.any(axis=1)]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import Affine, RatioTerm, affine, ratio_sum
+from ratecli.rates.affine import Affine, RatioTerm, ratio_sum
 from ratecli.rates.analysis import (
     Curvature,
     affine_maxima,
@@ -23,7 +23,7 @@ from ratecli.rates.analysis import (
 )
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import RowKinds
-from ratecli.rates.tangent import any_undefined, tangent, values
+from ratecli.rates.rate_function import RateFunction
 from ratecli.solvers.problem import Problem
 
 RateIndex = dict[Leaf, int]
@@ -104,59 +104,49 @@ class Fraction:
 
 
 @dataclass(frozen=True)
-class ConvexTerm:
-    """A convex expression, represented by its tangents."""
+class CurvedTerm:
+    """The largest of some functions of the rates: lines, a convex one, or smooth ones.
 
-    expression: Expression
-    index: RateIndex
+    `expressions` are what it was made of: those that are smooth, or one that is convex.
+    """
+
+    function: RateFunction
+    expressions: tuple[Expression, ...] = ()
+
+    @classmethod
+    def convex(cls, expression: Expression, index: RateIndex) -> CurvedTerm:
+        """Return a convex expression, as lines if it is their maximum."""
+        maxima, parts = affine_maxima(expression), [expression]
+        if maxima is not None and len(maxima) == 2:
+            (rest,), forms = maxima
+            parts = [(rest + form).expression() for form in forms]
+        return cls(RateFunction.of(parts, index), (expression,))
 
     @cached_property
-    def lines(self) -> tuple[LinearTerm, ...]:
-        """The lines whose maximum the expression is; empty if it is curved."""
-        maxima = affine_maxima(self.expression)
-        if maxima is None or len(maxima) != 2:
-            return ()
-        (rest,), forms = maxima
-        return tuple(linear_term_of(rest + form, self.index) for form in forms)
-
-    @cached_property
-    def table(self) -> Array:
-        """(L, K + 1) slopes and constants of the lines."""
-        return np.stack([line.vector for line in self.lines])
+    def lines(self) -> list[LinearTerm]:
+        """The lines whose maximum it is; empty if it is curved."""
+        if self.function.steps:
+            return []
+        table = self.function.table[self.function.roots]
+        return [LinearTerm(row[:-1], float(row[-1])) for row in table]
 
     def at(self, rates: Array) -> Array:
         """Return the values at rates (K,) or (K, T)."""
-        points = rates.reshape(len(rates), -1)
-        if self.lines:
-            found = (self.table[:, :-1] @ points + self.table[:, -1:]).max(axis=0)
-        else:
-            found = values(self.expression, points, self.index)
-        return np.asarray(found.reshape(rates.shape[1:]))
-
-    def tangent(self, rates: Array) -> LinearTerm:
-        """Return a tangent at `rates`, which is nowhere above the curve (see `rates.tangent`)."""
-        if self.lines:
-            return self.lines[int(np.argmax(self.table[:, :-1] @ rates + self.table[:, -1]))]
-        found = tangent(self.expression, rates, self.index)
-        return LinearTerm(found.slopes, float(found.value - found.slopes @ rates))
-
-
-@dataclass(frozen=True)
-class SmoothTerm:
-    """The largest value of smooth expressions, which need not be convex."""
-
-    expressions: tuple[Expression, ...]
-    index: RateIndex
-
-    def at(self, rates: Array) -> Array:
-        """Return the values at rates (K,) or (K, T)."""
-        points = rates.reshape(len(rates), -1)
-        found = np.max([values(each, points, self.index) for each in self.expressions], axis=0)
-        return np.asarray(found).reshape(rates.shape[1:])
+        return np.asarray(self.function.values(rates).max(axis=0))
 
     def tangents(self, rates: Array) -> list[LinearTerm]:
-        """Return the tangent of each expression at `rates`."""
-        return [ConvexTerm(each, self.index).tangent(rates) for each in self.expressions]
+        """Return the tangent of each function at `rates` (see `RateFunction.tangents`)."""
+        pairs = zip(*self.function.tangents(rates), strict=True)
+        return self.lines or [
+            LinearTerm(slopes, float(value - slopes @ rates)) for value, slopes in pairs
+        ]
+
+    def tangent(self, rates: Array) -> LinearTerm:
+        """Return that of the largest function."""
+        tangents = self.tangents(rates)
+        if len(tangents) == 1:
+            return tangents[0]
+        return tangents[int(np.argmax(self.function.values(rates)))]
 
 
 @dataclass(frozen=True)
@@ -169,13 +159,12 @@ class ProgramForm:
 
     line: LinearTerm
     shares: Array
-    curves: tuple[ConvexTerm, ...] = ()
-    smooth: tuple[SmoothTerm, ...] = ()
+    curves: tuple[CurvedTerm, ...] = ()
+    smooth: tuple[CurvedTerm, ...] = ()
 
-    @property
-    def smooth_leaves(self) -> list[Leaf]:
-        """The rates in smooth terms."""
-        return ex.leaves(*(each for term in self.smooth for each in term.expressions))
+    def leaves(self) -> list[Leaf]:
+        """Return the rates in curved and smooth terms."""
+        return ex.leaves(*(each for c in (*self.curves, *self.smooth) for each in c.expressions))
 
     @cached_property
     def fractions(self) -> list[int]:
@@ -200,8 +189,8 @@ class RateProgram:
         (J,) names of the goals that the constraints are pieces of.
     index
         The index of each of the K rates.
-    ratios
-        The ratios of the constraints as written that can be undefined (see `Goal.ratios`).
+    written
+        The constraints as written that can be undefined (see `Goal.undefined_part`).
     """
 
     objective: ProgramForm
@@ -209,7 +198,7 @@ class RateProgram:
     fractions: tuple[Fraction, ...]
     owners: tuple[str, ...]
     index: RateIndex
-    ratios: tuple[Expression, ...] = ()
+    written: RateFunction | None = None
 
     @classmethod
     def of(cls, problem: Problem) -> RateProgram:
@@ -224,7 +213,7 @@ class RateProgram:
         aim, smooth = _without_smooth_terms(problem.objective.expression, index)
         fractions = list[Fraction]()
         parts = [_split_form(node, index, fractions) for node in (aim, *problem.pieces)]
-        count = range(len(fractions))
+        count, written = range(len(fractions)), [g.undefined_part for g in problem.constraints]
         objective, *constraints = (
             ProgramForm(line, np.array([shares.get(m, 0.0) for m in count]), curves)
             for line, shares, curves in parts
@@ -235,7 +224,7 @@ class RateProgram:
             tuple(fractions),
             tuple(problem.piece_owners),
             index,
-            tuple(dict.fromkeys(ratio for goal in problem.constraints for ratio in goal.ratios)),
+            problem.function(*(part for part in written if not isinstance(part, ex.Constant))),
         )
 
     def value(self, form: ProgramForm, rates: Array) -> Array:
@@ -287,27 +276,10 @@ class RateProgram:
         0 if no constraint is violated; infinite where a constraint as written is undefined.
         """
         found = np.maximum(self.excess(rates) - room, 0.0)
-        points, (tops, bottoms, others) = rates.reshape(len(rates), -1), self._ratio_parts
-        with np.errstate(divide="ignore", invalid="ignore"):
-            unknown = np.isnan(points[tops] / points[bottoms]).any(axis=0)
-        unknown |= any_undefined(others, points, self.index)
-        return np.where(unknown.reshape(found.shape), np.inf, found)
-
-    @cached_property
-    def _ratio_parts(self) -> tuple[list[int], list[int], list[Expression]]:
-        """Indices of numerators and of denominators of ratios of two rates, and all other ratios.
-
-        Rules on many groups have a ratio for each pair of groups.
-        """
-        tops, bottoms, others = list[int](), list[int](), list[Expression]()
-        for ratio in self.ratios:
-            match ratio:
-                case ex.Apply("quotient", (Leaf() as top, Leaf() as bottom)):
-                    tops.append(self.index[top])
-                    bottoms.append(self.index[bottom])
-                case _:
-                    others.append(ratio)
-        return tops, bottoms, others
+        if self.written is None:
+            return found
+        unknown = np.isnan(self.written.values(rates)).any(axis=0)
+        return np.where(unknown, np.inf, found)
 
     def cost(self, rates: Array) -> Array:
         """Return the objective at rates (K,) or (K, T), infinite where it is undefined.
@@ -362,7 +334,7 @@ class RateProgram:
                 if len(some) == 1:
                     line += some[0]
                 else:
-                    curves += (_largest(some, self.index),)
+                    curves += (CurvedTerm(RateFunction.affine(s.vector for s in some)),)
                 lines.extend(some)
             lines.append(line)
             return ProgramForm(line, 0.0 * form.shares, curves)
@@ -401,50 +373,39 @@ def _cleared(form: ProgramForm, fractions: list[Fraction]) -> ProgramForm:
     return ProgramForm(top + bottom * form.line.constant, 0.0 * form.shares)
 
 
-def _largest(lines: list[LinearTerm], index: RateIndex) -> ConvexTerm:
-    """Return the largest value of some lines."""
-    parts = (
-        Affine(dict(zip(index, line.slopes.tolist(), strict=True)), line.constant).expression()
-        for line in lines
-    )
-    return ConvexTerm(ex.Apply("max", tuple(parts)), index)
-
-
 def _without_smooth_terms(
     node: Expression, index: RateIndex
-) -> tuple[Expression, tuple[SmoothTerm, ...]]:
+) -> tuple[Expression, tuple[CurvedTerm, ...]]:
     """Return the affine and convex terms of an objective, and the others as smooth terms.
 
     There are no smooth terms if all others are sums of ratios.
     """
     if not nonconvex_terms(node):
         return node, ()
-    terms = node.arguments if isinstance(node, ex.Apply) and node.function == "sum" else (node,)
-    easy = [t for t in terms if affine(t) is not None or Curvature.CONVEX in curvature(t)]
-    others = (SmoothTerm(pieces(term), index) for term in terms if term not in easy)
-    return ex.add(*easy), tuple(others)
+    easy = [t for t in ex.terms(node) if Curvature.CONVEX in curvature(t)]
+    others = (pieces(term) for term in ex.terms(node) if term not in easy)
+    return ex.add(*easy), tuple(CurvedTerm(RateFunction.of(x, index), x) for x in others)
 
 
 def _split_form(
     node: Expression, index: RateIndex, known: list[Fraction]
-) -> tuple[LinearTerm, dict[int, float], tuple[ConvexTerm, ...]]:
+) -> tuple[LinearTerm, dict[int, float], tuple[CurvedTerm, ...]]:
     """Return the linear term, the shares of `known` fractions and the convex terms of a goal.
 
     Fractions that are not multiples of known ones are added to `known`.
     """
-    terms = node.arguments if isinstance(node, ex.Apply) and node.function == "sum" else (node,)
-    # ratios stay together so that those with equal denominators are merged
-    ratios = ratio_sum(ex.add(*(term for term in terms if ratio_sum(term) is not None)))
-    others = [term for term in terms if ratio_sum(term) is None]
+    others = [term for term in ex.terms(node) if ratio_sum(term) is None]
     if unknown := [term for term in others if curvature(term) is not Curvature.CONVEX]:
         raise ValueError(f"{ex.to_text(unknown[0])} is neither convex nor a sum of ratios")
+    # ratios stay together so that those with equal denominators are merged
+    ratios = ratio_sum(ex.add(*(term for term in ex.terms(node) if term not in others)))
     assert ratios is not None
     line, shares = linear_term_of(ratios.affine, index), dict[int, float]()
     for ratio in ratios.ratios:
         m, share, constant = _find_fraction(_make_fraction(ratio, index), known)
         shares[m] = shares.get(m, 0.0) + share
         line += constant
-    return line, shares, tuple(ConvexTerm(term, index) for term in others)
+    return line, shares, tuple(CurvedTerm.convex(term, index) for term in others)
 
 
 def _find_fraction(fraction: Fraction, known: list[Fraction]) -> tuple[int, float, float]:

@@ -13,7 +13,6 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import ratio_sum
 from ratecli.rates.analysis import Goal
 from ratecli.rates.matrix import RowKinds
-from ratecli.rates.tangent import values
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.master import min_violation
 from ratecli.solvers.problem import Problem
@@ -66,14 +65,16 @@ def least_by_ranges(expressions: Sequence[ex.Expression]) -> float:
 
 def _ways_out(problem: Problem, kinds: RowKinds) -> Iterator[tuple[str, float]]:
     """Yield each constraint whose loosening alone is enough, and by how much."""
-    goals, index = problem.constraints, problem.rates.index()
+    goals = problem.constraints
+    written = problem.function(*(goal.expression for goal in goals))
     for goal in goals:
         program = RateProgram.of(replace(problem, constraints=tuple(_raised(goals, goal))))
         _, rates = min_violation(program, kinds)
         if rates is None:
             continue
-        missed = {each.name: values(each.expression, rates[:, None], index)[0] for each in goals}
-        own = float(missed.pop(goal.name))
+        names = [each.name for each in goals]
+        missed = dict(zip(names, written.values(rates).tolist(), strict=True))
+        own = missed.pop(goal.name)
         if own > 0 and all(value <= MAX_OTHERS * own for value in missed.values()):
             yield goal.name, _round_up(own * (1 + 10 / PRIORITY))
 

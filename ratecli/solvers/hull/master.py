@@ -333,7 +333,9 @@ class _Search:
         self.is_hard = any(form.fractions for form in program.constraints)
         self.bound = -np.inf
         used = np.zeros(len(points.origin), dtype=bool)
-        used[[program.index[leaf] for leaf in program.objective.smooth_leaves]] = True
+        used[[program.index[leaf] for leaf in replace(program.objective, curves=()).leaves()]] = (
+            True
+        )
         for fraction in program.fractions:
             used |= (fraction.top.slopes != 0) | (fraction.bottom.slopes != 0)
         units = np.eye(len(used))[used]

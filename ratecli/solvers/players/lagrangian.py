@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from ratecli.rates.affine import affine
 from ratecli.rates.analysis import KINKED, monotonicity
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import RowKinds
-from ratecli.rates.tangent import tangents, values
+from ratecli.rates.rate_function import RateFunction
 from ratecli.solvers.hull.forms import (
     ROUNDING,
     Fraction,
@@ -248,10 +249,14 @@ class SmoothAtom(DescendingAtom):
         return any(isinstance(part, ex.Apply) and part.function in KINKED for part in parts)
 
     def value(self, slacks: Array) -> Array:
-        return values(self.expression, slacks[:, 0], self.index)[None]
+        return self._function.values(slacks[:, 0])
 
     def slopes(self, slacks: Array) -> Array:
-        return tangents(self.expression, slacks[:, 0], self.index).slopes[:, None]
+        return np.asarray(self._function.tangents(slacks[:, 0]).slopes[0][:, None])
+
+    @cached_property
+    def _function(self) -> RateFunction:
+        return RateFunction.of([self.expression], self.index)
 
     def boxed(self, slacks: Array) -> Array:
         signs = np.array(self.signs)[:, None, None]
@@ -427,7 +432,8 @@ class ProgramLagrangian:
         for m in form.fractions:
             line += self._split_fraction(self._program.fractions[m], float(form.shares[m]), owner)
         for curve in form.curves:
-            line += self._split_convex(curve.expression, 1.0, owner)
+            (node,) = curve.expressions
+            line += self._split_convex(node, 1.0, owner)
         return line
 
     def _split_fraction(self, fraction: Fraction, share: float, owner: int) -> float:

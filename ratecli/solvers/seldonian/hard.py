@@ -14,8 +14,8 @@ from ratecli.models.linear import Logistic
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression
 from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.rate_function import RateFunction
 from ratecli.rates.sample import Mask
-from ratecli.rates.tangent import values
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.problem import ERROR_RATE, Problem
@@ -61,7 +61,7 @@ class ThresholdCandidates:
         self.prediction, self.cuts, self.rows = prediction, RateCurve.of(scores), len(scores)
         every = np.clip(self.cuts.rates(rates), 0.0, 1.0)
         trees = [node for goal in prediction.goals for _, node in goal.nodes]
-        ends = [values(node, every, rates.index()) for node in (objective, *trees)]
+        ends = RateFunction.of([objective, *trees], rates.index()).values(every)
         self.values, *estimates = np.nan_to_num(ends, nan=np.inf)
         self.estimates = np.reshape(estimates, (len(trees), -1))
         self.violations = self.estimates.max(axis=0, initial=-np.inf)

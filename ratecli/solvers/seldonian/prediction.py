@@ -18,11 +18,11 @@ from ratecli.certify.trees import (
     OneSidedBound,
     SafetyTestSpec,
     plan_goal_test,
-    upper_ends,
 )
 from ratecli.models.base import Array
-from ratecli.rates.analysis import InclusionFunction, pieces
+from ratecli.rates.analysis import pieces
 from ratecli.rates.expression import Expression
+from ratecli.rates.rate_function import RateFunction
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.score_models import Design, ModelOutputs
@@ -175,12 +175,12 @@ class PredictedGoal:
     nodes: tuple[tuple[int, Expression], ...]
 
     @cached_property
-    def _inclusions(self) -> Sequence[InclusionFunction]:
-        return [self.plan.inclusion(node, tree) for tree, node in self.nodes]
+    def _functions(self) -> Sequence[tuple[int, RateFunction]]:
+        return [(tree, self.plan.function(node)) for tree, node in self.nodes]
 
     def upper(self, limits: Array) -> tuple[Array, Array]:
         """Return upper ends (P,) of the parts, and their slopes (P, B) in the limits."""
-        return upper_ends(self._inclusions, limits)
+        return self.plan.upper(limits, self._functions)
 
     def with_parts(self, limits: Array) -> PredictedGoal:
         """Split trees that are maxima into their parts if those have the same upper end."""
@@ -188,8 +188,8 @@ class PredictedGoal:
         whole, _ = self.plan.upper(limits)
         for tree, (node, end) in enumerate(zip(self.plan.trees, whole, strict=True)):
             parts = pieces(node)
-            ends = [self.plan.inclusion(part, tree)(limits)[1] for part in parts]
-            same = np.isclose(max(ends), end, rtol=1e-9, atol=1e-12)
+            ends, _ = self.plan.upper(limits, [(tree, self.plan.function(part)) for part in parts])
+            same = np.isclose(ends.max(), end, rtol=1e-9, atol=1e-12)
             nodes += [(tree, part) for part in (parts if same else (node,))]
         return replace(self, nodes=tuple(nodes))
 

@@ -23,9 +23,9 @@ from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.rate_function import RateFunction, Tangents
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import Measurement
-from ratecli.rates.tangent import Tangents, tangent
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
@@ -292,14 +292,18 @@ class RateObjective:
 
     def _tangent(self, outputs: ModelOutputs) -> Tangents:
         rates = self.rates.measured({of: outputs.measured(of) for of in self._kinds})
-        return tangent(self.expression, rates, self.rates.index())
+        return self._function.tangents(rates)
+
+    @cached_property
+    def _function(self) -> RateFunction:
+        return RateFunction.of([self.expression], self.rates.index())
 
     def value(self, scores: Array) -> float:
-        return float(self._tangent(self.model.outputs(scores)).value)
+        return float(self._tangent(self.model.outputs(scores)).value[0])
 
     def weights(self, outputs: ModelOutputs) -> dict[Measurement, Array]:
         """Return (n,) slopes of the expression in each kind of measurement."""
-        by_rate = np.nan_to_num(self._tangent(outputs).slopes)
+        by_rate = np.nan_to_num(self._tangent(outputs).slopes[0])
         return {of: self.rates.A.T @ np.where(own, by_rate, 0.0) for of, own in self._kinds.items()}
 
     def slopes(self, scores: Array) -> Array:
