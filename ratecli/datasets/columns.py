@@ -5,6 +5,7 @@ Also indicator features of bins and categories, and a mapping of columns made on
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -133,17 +134,6 @@ def missing_cells_error(
     )
     hint = "fill in the values, or drop the column"
     return Diagnostic("E407", message, hint if infinite.many else f"set missing to mean, {hint}")
-
-
-def check_scores(name: str, scores: NDArray[np.float64]) -> None:
-    """Raise E407 unless all scores (n,) of an existing model are finite."""
-    wrong = CellCounts.of(~np.isfinite(scores))
-    if wrong.many:
-        what = "no score" if np.isnan(scores[wrong.first]) else "an infinite score"
-        message = (
-            f"column '{name}' has {what} in row {wrong.first + 1} ({wrong.many} such rows in total)"
-        )
-        raise FaultError(Diagnostic("E407", message, "fill in the scores, or drop such rows"))
 
 
 def constant_columns_text(values: Mapping[str, str]) -> str:
@@ -279,36 +269,46 @@ def within_max(ends: tuple[float, float]) -> tuple[float, float]:
     return max(ends[0], -MAX_NUMBER), min(ends[1], MAX_NUMBER)
 
 
-def read_number(
-    column: pd.Series, name: str, label_range: tuple[float, float]
+def read_numbers(
+    column: pd.Series,
+    role: str = "column",
+    ends: tuple[float, float] = (-math.inf, math.inf),
+    *,
+    code: str = "E406",
+    hint: str = "correct such rows, or drop them",
+    empty: bool = False,
 ) -> NDArray[np.float64]:
-    """Return the numbers of the column, NaN where missing.
+    """Return the numbers of a column in a `role`, such as "label column"; NaN where missing.
 
     Raises
     ------
     FaultError
-        E411 if the column holds text; E406 if it holds an infinite number or one outside the range.
+        E411 if the column holds text; `code` if it holds an infinite number, one outside its
+        `ends`, or, unless it may be `empty`, none in some row.
     """
+    name, (low, high) = column.name, ends
     if is_text(column):
-        shown = next((word for word in column if word is not None), "")
-        message = f"label column '{name}' holds text, such as '{shown}'"
-        way = "'target: number' needs numbers; leave 'target' out for two classes"
-        raise FaultError(Diagnostic("E411", message, way, loc=("label",)))
-    label = as_float_array(column)
-    low, high = within_max(label_range)
-    wrong = ~(np.isfinite(label) & (label >= low) & (label <= high) | np.isnan(label))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        limit, loc = f"which is not between {low:g} and {high:g}", ("label_range",)
-        way = "a guarantee needs the range of all labels: widen 'label_range', or correct the rows"
-        if abs(label[row]) > MAX_NUMBER:
-            limit, way, loc = SIZE_LIMIT, "use other units, or correct the rows", ("label",)
+        shown = next(iter(column.dropna()), "")
+        message = f"{role} '{name}' holds text, such as '{shown}'"
+        raise FaultError(Diagnostic("E411", message, "numbers are needed: name another column"))
+    values = as_float_array(column)
+    right = np.isfinite(values) & (values >= low) & (values <= high) | (empty & np.isnan(values))
+    wrong = CellCounts.of(~right)
+    if wrong.many:
+        first, row = values[wrong.first], column.index[wrong.first] + 1
+        shown = "no number" if np.isnan(first) else f"{first:g}"
+        limit = f", which is not between {low:g} and {high:g}" if np.isfinite(ends).any() else ""
         message = (
-            f"label column '{name}' holds {label[row]:g} in row {row + 1}, {limit} "
-            f"({int(wrong.sum())} such rows in total)"
+            f"{role} '{name}' has {shown} in row {row}{limit} ({wrong.many} such rows in total)"
         )
-        raise FaultError(Diagnostic("E406", message, way, loc=loc))
-    return label
+        raise FaultError(Diagnostic(code, message, hint))
+    return values
+
+
+def read_number_label(column: pd.Series, ends: tuple[float, float]) -> NDArray[np.float64]:
+    """Return the numbers of a label in a range, NaN where missing; E411 for text, else E406."""
+    hint = "correct the rows, or widen 'label_range', which a guarantee needs; else use other units"
+    return read_numbers(column, "label column", within_max(ends), hint=hint, empty=True)
 
 
 def value_key(value: Any) -> str:

@@ -20,12 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.linear_model import LogisticRegression
 
 from ratecli.datasets.columns import MISSING_CATEGORY, as_float_array, is_text, with_text
 from ratecli.datasets.split import apportion
@@ -105,11 +105,13 @@ def _bin_column(column: pd.Series, older: NDArray[np.int64]) -> tuple[NDArray[np
     return codes + others, len(common) + others
 
 
-def train_logistic_regression(features: sparse.csr_array, label: Floats) -> LogisticRegression:
+def train_logistic_regression(features: sparse.csr_array, label: Floats) -> Any:
     """Return a logistic regression with scikit-learn's default penalty, fitted to high accuracy.
 
     With a loose tolerance, the decisions would differ between versions of scikit-learn.
     """
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415  slow
+
     model = LogisticRegression(solver="newton-cholesky", tol=1e-10, max_iter=100)
     return model.fit(features.toarray(), label)
 

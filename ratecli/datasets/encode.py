@@ -31,12 +31,12 @@ from ratecli.datasets.columns import (
     ColumnKind,
     as_float_array,
     check_scale,
-    check_scores,
     constant_columns_text,
     is_text,
     missing_cells_error,
     no_mean_error,
     out_of_range_error,
+    read_numbers,
 )
 from ratecli.datasets.table import Table
 from ratecli.datasets.text_format import PLAIN, TextFormat, other_notation_error, spelled_numbers
@@ -132,7 +132,8 @@ class NumericBlock:
         column = table.values[self.column]
         assert isinstance(column, np.ndarray)
         if self.required:
-            check_scores(self.column, column)
+            hint = "fill in the scores, or drop such rows"
+            read_numbers(pd.Series(column, name=self.column), code="E407", hint=hint)
         with np.errstate(over="ignore"):
             values = (column - self.mean) / self.scale
         gone, far = np.isnan(values), np.isinf(values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -19,11 +20,11 @@ from ratecli.datasets.columns import (
     FEW_LEVELS,
     STRAY_SHARE,
     ColumnFacts,
-    as_float_array,
     is_text,
     missing_cells_error,
     read_label,
-    read_number,
+    read_number_label,
+    read_numbers,
 )
 from ratecli.datasets.files import (
     fetch_files,
@@ -262,7 +263,8 @@ def _load_own(entry: DatasetSpec, base: Path, deployed: str | None) -> Table:
             check_feature(frame[name], form, meant_as_text=name in categorical, means=means)
     label_range, label = registry.label_range(entry), np.full(len(frame), np.nan)
     if entry.label is not None and label_range is not None:
-        label = read_number(frame[entry.label], entry.label, label_range)
+        with errors_at("label" if entry.label_range is None else "label_range"):
+            label = read_number_label(frame[entry.label], label_range)
     elif entry.label is not None:
         label = read_label(frame[entry.label], entry.label, entry.positive)
     if entry.logged is not None and entry.logged.episode:
@@ -272,7 +274,7 @@ def _load_own(entry: DatasetSpec, base: Path, deployed: str | None) -> Table:
         features=features,
         label=label,
         label_range=label_range,
-        weight=None if entry.weight is None else _read_weight(frame[entry.weight], entry.weight),
+        weight=None if entry.weight is None else _read_weight(frame[entry.weight]),
         digest=own.digest,
         files=own.named_sums,
         missing=means,
@@ -318,19 +320,14 @@ def feature_error(
 
 
 @errors_at("weight")
-def _read_weight(column: pd.Series, name: str) -> NDArray[np.float64]:
-    if is_text(column):
-        raise text_weight_error(name)
-    weight = as_float_array(column)
-    wrong = ~(np.isfinite(weight) & (weight > 0))
-    if wrong.any():
-        message = f"weight column '{name}' is not a positive number in row {np.argmax(wrong) + 1}"
-        hint = "drop such rows, or give them a small weight"
-        raise FaultError(Diagnostic("E411", message, hint))
+def _read_weight(column: pd.Series) -> NDArray[np.float64]:
+    positive = (sys.float_info.min, sys.float_info.max)
+    hint = "drop such rows, or give them a small weight"
+    weight = read_numbers(column, "weight column", positive, code="E411", hint=hint)
     try:
         relative_weights(weight)  # the total over all data sets is checked when they are stacked
     except ValueError as error:
-        message = f"weight column '{name}' {error}"
+        message = f"weight column '{column.name}' {error}"
         raise FaultError(Diagnostic("E411", message, "drop rows that should not count")) from None
     return weight
 
@@ -339,8 +336,3 @@ def check_notation(name: str, words: Iterable[str | None], form: TextFormat) -> 
     """Raise E411 if the words of a column of numbers are numbers in another notation."""
     if fault := other_notation_error(name, words, form):
         raise FaultError(fault)
-
-
-def text_weight_error(name: str) -> FaultError:
-    message = f"weight column '{name}' holds text"
-    return FaultError(Diagnostic("E411", message, "name another column"))

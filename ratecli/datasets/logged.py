@@ -5,6 +5,7 @@ Rows of episodes are steps, which become one row of features for each episode.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.config.dataset import LoggedSpec
-from ratecli.datasets.columns import MISSING_CATEGORY, as_float_array, is_text, within_max
+from ratecli.datasets.columns import (
+    MISSING_CATEGORY,
+    as_float_array,
+    is_text,
+    read_numbers,
+    value_key,
+    within_max,
+)
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError, errors_at, errors_under
 from ratecli.models.policy import NO_ACTION, EpisodeLayout
@@ -32,20 +40,15 @@ def read_decisions(
     E406 unless the column has only 0 and 1, yes and no, true and false, or two other words of which
     one is `positive`.
     """
-    decisions = np.asarray(column)
-    if decisions.dtype.kind != "f":
-        texts = pd.Series(decisions).astype(str).str.strip().str.casefold()
-        found = set(texts[pd.notna(decisions) & (texts != "").to_numpy()])
-        meanings, yes = DECISION_WORDS, str(positive).strip().casefold()
-        if len(found) == 2 and yes in found and not found <= set(DECISION_WORDS):
-            meanings = {text: float(text == yes) for text in found}
-        decisions = (
-            texts.map(meanings).fillna(pd.Series(pd.to_numeric(column, errors="coerce"))).to_numpy()
-        )
-    invalid = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
-    if invalid.any():
-        example = np.asarray(column)[np.flatnonzero(invalid)[0]]
-        message = f"'{example}' in the column '{name}' is not {what}"
+    codes, levels = pd.factorize(np.asarray(column))
+    keys, yes = [value_key(level).casefold() for level in levels], value_key(positive).casefold()
+    meanings: dict[str, float] = {"": np.nan, "0": 0.0, "1": 1.0, **DECISION_WORDS}
+    found = {*keys} - {""}
+    if len(found) == 2 and yes in found and not found <= meanings.keys():
+        meanings = {"": np.nan} | {key: float(key == yes) for key in found}
+    wrong = [level for level, key in zip(levels, keys, strict=True) if key not in meanings]
+    if wrong:
+        message = f"'{wrong[0]}' in the column '{name}' is not {what}"
         hint = "decisions are 0 and 1, or yes and no; leave the cell empty where there is none"
         if isinstance(positive, str):
             hint += f"; of two other words, one must be '{positive}'"
@@ -53,7 +56,7 @@ def read_decisions(
             hint += "; name the positive word: deployed: {column: NAME, positive: WORD} "
             hint += "(init: --deployed-positive WORD)"
         raise FaultError(Diagnostic("E406", message, hint))
-    return np.asarray(decisions, dtype=np.float64)
+    return np.array([*(meanings[key] for key in keys), np.nan])[codes]
 
 
 @errors_under("logged")
@@ -70,46 +73,18 @@ def check_logged(frame: pd.DataFrame, columns: LoggedSpec) -> None:
             raise FaultError(Diagnostic("E406", message))
     if isinstance(columns.propensity, str):
         with errors_at("propensity"):
-            values = read_numbers(frame, columns.propensity)[logged]
             hint = "it is the chance that action 1 is taken; drop rows where it is almost 0 or 1"
-            valid = (values >= MIN_PROPENSITY) & (values <= 1 - MIN_PROPENSITY)
-            what = f"between {MIN_PROPENSITY:g} and 1 - {MIN_PROPENSITY:g}"
-            require(valid, (columns.propensity, values), what, hint)
+            ends = (MIN_PROPENSITY, 1 - MIN_PROPENSITY)
+            read_numbers(frame[columns.propensity][logged], ends=ends, hint=hint)
     for name, ends in columns.ranges.items():
-        read_outcome(frame[logged], name, ends)
-
-
-def read_numbers(frame: pd.DataFrame, name: str) -> NDArray[np.float64]:
-    """Return a column of numbers, E411 if it holds text."""
-    if is_text(frame[name]):
-        message = f"column '{name}' holds text"
-        raise FaultError(Diagnostic("E411", message, "name a column of numbers"))
-    return as_float_array(frame[name])
+        read_outcome(frame[name][logged], ends)
 
 
 @errors_at("outcomes")
-def read_outcome(frame: pd.DataFrame, name: str, ends: tuple[float, float]) -> NDArray[np.float64]:
+def read_outcome(column: pd.Series, ends: tuple[float, float]) -> NDArray[np.float64]:
     """Return the numbers of an outcome, E406 if one is missing or outside its range."""
-    values, low, high = read_numbers(frame, name), *within_max(ends)
-    valid = (values >= low) & (values <= high) & np.isfinite(values)
     hint = "outcomes are numbers within their range; drop rows without one"
-    require(valid, (name, values), f"between {low:g} and {high:g}", hint)
-    return values
-
-
-def require(
-    valid: NDArray[np.bool_], column: tuple[str, NDArray[np.float64]], what: str, hint: str
-) -> None:
-    """Raise an E406 that names the first value of a column, (name, values), that is not valid."""
-    if not valid.all():
-        name, values = column
-        first = values[np.argmin(valid)]
-        found = "an empty cell" if np.isnan(first) else f"{first:g}"
-        message = (
-            f"column '{name}' has {found} in a row with an action, which is not {what} "
-            f"({int((~valid).sum())} such rows)"
-        )
-        raise FaultError(Diagnostic("E406", message, hint))
+    return read_numbers(column, ends=within_max(ends), hint=hint)
 
 
 MAX_ENTRIES = 2**28
@@ -134,7 +109,7 @@ def episode_table(
     frame, episode, place = _steps_in_order(frame, columns)
     actions, names = _actions(frame, columns.action)
     states = pd.concat([_state(frame[name]) for name in features], axis=1)
-    outcomes = [read_outcome(frame, *each) for each in columns.ranges.items()]
+    outcomes = [read_outcome(frame[name], ends) for name, ends in columns.ranges.items()]
     first = np.flatnonzero(place == 0)
     layout = EpisodeLayout(
         outcomes=tuple(columns.outcomes),
@@ -170,9 +145,9 @@ def _steps_in_order(
 ) -> tuple[pd.DataFrame, NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows by episode and step, and (S,) the numbers of both, from 0."""
     with errors_at("step"):
-        steps = read_numbers(frame, str(columns.step))
+        steps = read_numbers(frame[columns.step])
     order = np.lexsort((steps, pd.factorize(frame[columns.episode])[0]))
-    frame, steps = frame.iloc[order].reset_index(drop=True), steps[order]
+    frame, steps = frame.iloc[order], steps[order]
     episode = np.asarray(pd.factorize(frame[columns.episode])[0])
     if (episode < 0).any():
         raise FaultError(
@@ -211,12 +186,9 @@ def _actions(frame: pd.DataFrame, name: str) -> tuple[NDArray[np.intp], tuple[st
 
 @errors_at("propensity")
 def _chances(frame: pd.DataFrame, columns: LoggedSpec) -> NDArray[np.float64]:
-    assert isinstance(columns.propensity, str)
-    chances = read_numbers(frame, columns.propensity)
+    ends = (sys.float_info.min, 1.0)
     hint = "it is the chance of the action that was taken"
-    valid = (chances > 0) & (chances <= 1)
-    require(valid, (columns.propensity, chances), "above 0 and at most 1", hint)
-    return chances
+    return read_numbers(frame[columns.propensity], ends=ends, hint=hint)
 
 
 def _state(column: pd.Series) -> pd.DataFrame:

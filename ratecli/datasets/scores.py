@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.config.dataset import DatasetSpec
-from ratecli.datasets.columns import as_float_array, check_scores, is_text, value_key
+from ratecli.datasets.columns import as_float_array, is_text, read_numbers, value_key
 from ratecli.datasets.files import find_user_file, read_errors, sha256_of
 from ratecli.datasets.registry import json_sha256
 from ratecli.datasets.table import Table
@@ -222,7 +222,7 @@ def add_scores(table: Table, entry: DatasetSpec, base: Path) -> Table:
     for place, name in enumerate(entry.score_columns):
         with errors_at("scores", place):
             _check_column(name, names, {entry.label, entry.weight, *table.features})
-            check_scores(name, _numbers(table.frame[name], name))
+            _read_scores(table.frame[name])
     files = list(table.files)
     for name, path, sha256 in _files(entry, base):
         with errors_at("scores", name):
@@ -230,8 +230,8 @@ def add_scores(table: Table, entry: DatasetSpec, base: Path) -> Table:
                 message = f"the table already has a column '{name}'"
                 hint = f"give the score another name, or use the column: scores: [{name}]"
                 raise FaultError(Diagnostic("E411", message, hint))
-            columns[name] = _read(path, name, table.frame, table.features)
-            check_scores(name, columns[name])
+            found = _read(path, name, table.frame, table.features)
+            columns[name] = _read_scores(pd.Series(found, name=name))
             files.append((path.name, sha256))
     return replace(
         table,
@@ -250,12 +250,9 @@ def _check_column(name: str, names: list[str], taken: set[str | None]) -> None:
         raise FaultError(Diagnostic("E411", message, "name a column that is not used elsewhere"))
 
 
-def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
-    if is_text(column):
-        shown = next(iter(column.dropna()), "")
-        message = f"column '{name}' holds text, such as '{shown}', not scores"
-        raise FaultError(Diagnostic("E411", message, "scores are numbers"))
-    return as_float_array(column)
+def _read_scores(column: pd.Series) -> NDArray[np.float64]:
+    """Return the scores (n,) in a column; raise E407 unless all are finite, E411 for text."""
+    return read_numbers(column, code="E407", hint="fill in the scores, or drop such rows")
 
 
 def _read(
@@ -295,4 +292,4 @@ def _read_numbers(path: Path, name: str, rows: int) -> NDArray[np.float64]:
         message = f"'{path.name}' has {len(column)} rows, but the table has {rows}"
         hint = "write one score for each row, in the order of the table, below a line with a name"
         raise FaultError(Diagnostic("E411", message, hint))
-    return _numbers(column, str(column.name))
+    return _read_scores(column.rename(name))

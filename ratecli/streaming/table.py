@@ -17,7 +17,6 @@ from ratecli.datasets.load import (
     feature_error,
     feature_names,
     find_own_files,
-    text_weight_error,
 )
 from ratecli.datasets.text_format import TextFormat, other_notation_error
 from ratecli.errors import Diagnostic, FaultError, errors_at
@@ -159,7 +158,8 @@ def check_splits_rows(column: ColumnFacts) -> None:
 @errors_at("weight")
 def _check_weight(column: ColumnFacts) -> None:
     if column.is_text:
-        raise text_weight_error(column.name)
+        message = f"weight column '{column.name}' holds text"
+        raise FaultError(Diagnostic("E411", message, "name another column"))
     if column.no_weight.many:
         low, high = (f"{end:g}" for end in WEIGHT_RANGE)
         row = column.no_weight.first + 1

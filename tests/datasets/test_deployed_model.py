@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 from itertools import combinations
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ from ratecli.datasets.deployed_model import (
     bin_values,
     quantile_cuts,
 )
-from ratecli.datasets.sources import adult, bank
+from ratecli.datasets.sources import published
 from ratecli.datasets.table import Table
 
 
@@ -101,14 +100,12 @@ def test_features_are_bins_and_pairs_of_bins(dealt: Table):
     reason="needs the real files: set RATECLI_DATA_MIRROR to a folder that holds them",
 )
 @pytest.mark.parametrize(
-    ("module", "label", "d2", "d3", "width"),
-    [(adult, "income", 7815, 11722, 1921), (bank, "y", 7234, 10851, 2235)],
+    ("name", "label", "d2", "d3", "width"),
+    [("adult", "income", 7815, 11722, 1921), ("bank", "y", 7234, 10851, 2235)],
 )
-def test_deployed_models_of_real_data(module: ModuleType, label: str, d2: int, d3: int, width: int):
-    name, chosen = (
-        module.__name__.rpartition(".")[2],
-        {*module.DEPLOYED_FEATURES, *module.CROSSED_FEATURES},
-    )
+def test_deployed_models_of_real_data(name: str, label: str, d2: int, d3: int, width: int):
+    parts = (f"{name.upper()}_{part}_FEATURES" for part in ("DEPLOYED", "CROSSED"))
+    chosen = {feature for part in parts for feature in getattr(published, part)}
     options = {"source": name, "preparation": "churn"}
     table, plain = (load_entry_table(o, Path(), offline=True) for o in (options, {"source": name}))
     assert table.digest == table_digest(options, Path()) != plain.digest

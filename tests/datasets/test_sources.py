@@ -12,7 +12,7 @@ from entries import assign_split_parts, load_entry_table, table_digest
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.files import missing_source_files
 from ratecli.datasets.registry import find_source
-from ratecli.datasets.sources import SOURCES, adult
+from ratecli.datasets.sources import SOURCES, published
 from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.datasets.table import Table
 
@@ -181,7 +181,7 @@ def test_adult_of_narasimhan_2019(read):
     assert [no_bin[table.part == part].sum() for part in ("train", "test")] == [395, 200]
     np.testing.assert_array_equal(table.matrix.sum(axis=1), 13 - no_bin)
     edges = np.quantile(table.frame["age"][table.part == "train"], [0, 0.25, 0.5, 0.75, 1])
-    assert tuple(edges) == adult.NARASIMHAN2019_BINS["age"]
+    assert tuple(edges) == published.ADULT_NARASIMHAN2019_BINS["age"]
     assert sizes(table, {"validation": "1/3"}) == (21707, 10854, 16281)
 
 

@@ -115,7 +115,7 @@ def test_models_predict_new_rows_from_the_score_alone(folder):
     assert found.columns["decision"].tolist() == [0, 1, 0, 1]
     assert not warnings
     new.write_text("risk\n1\nNA\n")
-    with pytest.raises(FaultError, match=r"column 'risk' has no score in row 2"):
+    with pytest.raises(FaultError, match=r"column 'risk' has no number in row 2"):
         predict_table(model, *read_table_file(new, PLAIN), 0)
 
 
@@ -230,7 +230,7 @@ def test_a_score_is_compared_with_a_stored_model(folder):
         ([SCORES + "[risk, y]"], "E411", "another role"),
         ([SCORES + "[risk]", "datasets.people.features=[risk]"], "E411", "another role"),
         ([SCORES + "[risk, sex]"], "E411", "holds text"),
-        ([SCORES + "{s: gaps.csv}"], "E407", "'s' has no score in row 3"),
+        ([SCORES + "{s: gaps.csv}"], "E407", "'s' has no number in row 3"),
         ([SCORES + "{risk: few.csv}"], "E411", "already has a column 'risk'"),
         ([SCORES + "{s: few.csv}"], "E411", "'few.csv' has 2 rows, but the table has 60"),
         ([SCORES + "{s: words.csv}"], "E411", "holds text, such as 'a0'"),

@@ -1,4 +1,4 @@
-"""The built-in data sets: `sources.toml` describes them, one module each prepares their tables.
+"""The built-in data sets: `sources.toml` describes them, other modules prepare their tables.
 
 A `preparation` names a function of these modules, which are imported when a table is read, so that
 `ratecli ls datasets` stays fast.

@@ -20,7 +20,7 @@ from scipy.special import ndtri
 
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
-from ratecli.datasets.columns import is_text, label_values, read_label, read_number, value_key
+from ratecli.datasets.columns import is_text, label_values, read_label, read_number_label, value_key
 from ratecli.datasets.files import check_is_file, read_errors
 from ratecli.datasets.text_format import (
     FORMAT_KEYS,
@@ -202,7 +202,7 @@ def _label(column: pd.Series, request: StarterOptions) -> Label:
     if not request.target:
         words = _label_values(column, request)
         return Label({"positive": words[0]}, read_label(column, request.label, words[0]), words)
-    values = read_number(column, request.target, (-math.inf, math.inf))
+    values = read_number_label(column, (-math.inf, math.inf))
     if not np.nanstd(values) > 0:
         message = f"the label '{request.target}' has only one value"
         raise FaultError(Diagnostic("E406", message, "name another column"))
