@@ -129,8 +129,10 @@ class Case:
     def tuning_cost(self) -> str:
         """Say how often a trial runs the algorithm to tune it; return "" if it is not tuned."""
         count = len(self.settings)
+        by_loss = any(setting.by_loss for setting in self.settings)
         folds = TUNING_FOLDS * count + 1
-        times = f"runs it {folds} times, or {count + 1} times with validation rows"
+        verb = "fits its model" if by_loss else "runs it"
+        times = f"{verb} {folds} times, or {count + 1} times with validation rows"
         return f"tuned: {count} settings, so a trial {times}" if count else ""
 
     def options(self) -> dict[str, Any]:

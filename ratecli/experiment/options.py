@@ -41,7 +41,7 @@ from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_und
 from ratecli.rates.scope import Scope
 from ratecli.sampling.resampling import Holdout
 from ratecli.solvers.base import ConstraintName, Solver
-from ratecli.solvers.oracles.choice import named_options, uses_penalty
+from ratecli.solvers.oracles.choice import is_regressor, named_options, uses_penalty
 from ratecli.solvers.oracles.model_names import LOGISTIC, PLUGIN_ORACLE, PROBABILITIES_OPTION
 from ratecli.solvers.registry import all_algorithms
 from ratecli.solvers.tuned import L2, Setting
@@ -201,7 +201,7 @@ def make_settings(
 
     A tuned name is an option of the algorithm, unless the model makes that option idle, the penalty
     `l2` of linear models, else a parameter of the model. The result is empty if the algorithm
-    chooses among these values itself (see `Solver.tunes`).
+    chooses among these values itself (`Solver.tunes`).
 
     Raises
     ------
@@ -219,8 +219,9 @@ def make_settings(
     count = math.prod(map(len, tune.values()))
     if count > MAX_SETTINGS:
         raise _error(f"these are {count:,} combinations; at most {MAX_SETTINGS:,} are allowed")
-    if not has_penalty and found.tunes(tune.keys() & own, parameters):
+    if tune.keys() <= {*found.tunes} & own:
         return ()
+    by_loss = found.tunes_by_loss and not (tune.keys() & own or has_penalty)
     if found.hides_groups:
         raise _error(f"'{name}' is a filter: its goals are not measured on unseen rows")
     if twice := [key for key in tune if key in own and key in options]:
@@ -233,7 +234,9 @@ def make_settings(
             chosen = _tuned_options(options, setting, own, models)
             with errors_under(L2):
                 l2 = validate_penalty(setting[L2]) if has_penalty else None
-            settings.append(Setting(setting, make_solver(name, chosen, constraints, idle=True), l2))
+            solver = make_solver(name, chosen, constraints, idle=True)
+            by_loss = by_loss and not is_regressor(getattr(solver, "model", ""))
+            settings.append(Setting(setting, solver, l2, by_loss))
         except FaultError as error:
             raise FaultError(_relocated(name, each, at, own) for each in error.faults) from None
     _check_settings(settings, {*options, *own.intersection(tune)}, tune, has_penalty=has_penalty)

@@ -155,7 +155,9 @@ class Solver(ABC):  # noqa: B024  type checkers take no other class for hashable
     it trains for a safety test (`Problem.safety_test`), `needs_deployed` if it requires the
     deployed model (`Problem.deployed`), and `hides_groups` if the columns that define the groups of
     its goals are excluded from its features. `absent` maps options of other algorithms that it
-    does not have to what to do instead.
+    does not have to what to do instead. Settings are chosen by the goals, except that an algorithm
+    chooses among values of the options `tunes` itself, by an option `tune`, and that parameters of
+    its model, if no option is tuned, are chosen by the model's loss if it `tunes_by_loss`.
     `numbers`, `streams` and `episodes` are the option values with which it learns numeric labels,
     rows that are not held in memory (`Problem.stream`) and policies of episodes
     (`Problem.episodes`), or None if it never does.
@@ -167,6 +169,8 @@ class Solver(ABC):  # noqa: B024  type checkers take no other class for hashable
     one_sided: ClassVar[bool] = False
     needs_safety_test: ClassVar[bool] = False
     needs_deployed: ClassVar[bool] = False
+    tunes: ClassVar[Collection[str]] = ()
+    tunes_by_loss: ClassVar[bool] = False
     hides_groups: ClassVar[bool] = False
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()
@@ -223,18 +227,6 @@ class Solver(ABC):  # noqa: B024  type checkers take no other class for hashable
         Validation rows are then required (E410).
         """
         return ""
-
-    @classmethod
-    def tunes(cls, options: Collection[str], parameters: Collection[str]) -> bool:  # noqa: ARG003
-        """Whether an option `tune` of the class chooses among values of these options.
-
-        `parameters` are those of its model. If not, settings are chosen by the goals.
-        """
-        return False
-
-    def settled(self, problem: Problem) -> Solver:  # noqa: ARG002
-        """Return the algorithm with the settings that it chooses by the problem's rows alone."""
-        return self
 
     @property
     def rough(self) -> Solver:

@@ -291,7 +291,7 @@ class _Search:
     @cached_property
     def rough(self) -> Solver:
         """The algorithm that repeats the training in folds."""
-        return self.solver.settled(self.problem).rough
+        return self.solver.rough
 
     @property
     def needs_level(self) -> bool:

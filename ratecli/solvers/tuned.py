@@ -15,13 +15,14 @@ from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Mask
 from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.baselines.plain import unseen_loss
 from ratecli.solvers.judges import MAX_IGNORED_SHORTFALL
 from ratecli.solvers.margin import MarginSpec, solve_with_margin
 from ratecli.solvers.oracles.unseen import TUNING_FOLDS, Indices, UnseenScores
 from ratecli.solvers.problem import Problem
 
-TUNING_VERSION = 2
-"""Version in the key of each trial tuned by its goals; increased when its results change."""
+TUNING_VERSION = 3
+"""Version in the key of each tuned trial; increased when its results change."""
 
 L2 = "l2"
 """Name of the penalty, which is tuned like an option."""
@@ -31,12 +32,14 @@ class Setting(NamedTuple):
     """A combination of tuned values by name, and the algorithm with these values.
 
     `l2` replaces the penalty of the problem if it is tuned: a number, or a text such as `1/n` until
-    the number of training rows is known.
+    the number of training rows is known. `by_loss` says that settings differ in parameters of their
+    model alone, so that its loss chooses, not the goals.
     """
 
     values: Mapping[str, Any]
     solver: Solver
     l2: float | str | None = None
+    by_loss: bool = False
 
     def on(self, problem: Problem) -> Problem:
         """Return the problem with the setting's penalty."""
@@ -55,7 +58,8 @@ def solve_tuned(
     These are the validation rows, or without any, the training rows: those of each of 5 folds are
     decided by a model of the other folds, and the decisions of all folds are measured together,
     because violations within a fold are mostly noise. Models are fitted with the margin of `guard`,
-    and their main variants are judged.
+    and their main variants are judged. Settings `by_loss` are compared by the loss of their model
+    (`unseen_loss`): algorithms that tune the same model to the same rows choose the same setting.
 
     The setting with the smallest objective is chosen among those that satisfy the constraints; if
     there are none, the one with the smallest violation. If the models of all folds satisfy the
@@ -70,26 +74,40 @@ def solve_tuned(
     FaultError
         E410 if a rate has no training rows outside some fold.
     """
-    whole = problem.validation or problem
-    tried = [_Tried.of(whole) for _ in settings]
-    for fitted, unseen, own in _parts(problem):
-        for found, setting in zip(tried, settings, strict=True):
-            part = solve_with_margin(
-                setting.solver, guard, setting.on(fitted), make_rng(), progress, path=False
-            )
-            found.add(part, fitted, unseen, own)
-        progress(f"{len(settings)} settings tried")
-    judged = [found.judge(whole) for found in tried]
-    ranks = [each.rank for each in judged]
+    if settings[0].by_loss:
+        solvers: Any = [setting.solver for setting in settings]
+        results = [{"loss": unseen_loss(solver, problem)} for solver in solvers]
+        ranks: list[Any] = [result["loss"] for result in results]
+    else:
+        judged = _judged(settings, guard, problem, make_rng)
+        results = [each.shown for each in judged]
+        ranks = [each.rank for each in judged]
+    progress(f"{len(settings)} settings tried")
     best = ranks.index(min(ranks))
     rows = (
-        {"setting": dict(setting.values), "objective": each.objective}
-        | {"violation": each.violation, "unsolved": each.unsolved, "chosen": k == best}
-        for k, (setting, each) in enumerate(zip(settings, judged, strict=True))
+        {"setting": dict(setting.values), **result, "chosen": k == best}
+        for k, (setting, result) in enumerate(zip(settings, results, strict=True))
     )
     chosen = settings[best]
     solution = solve_with_margin(chosen.solver, guard, chosen.on(problem), make_rng(), progress)
     return replace(solution, trace=(*rows, *solution.trace))
+
+
+def _judged(
+    settings: Sequence[Setting],
+    guard: MarginSpec,
+    problem: Problem,
+    make_rng: Callable[[], np.random.Generator],
+) -> list[_Judgement]:
+    """Return what each setting reaches on unseen rows; raise FaultError as `solve_tuned`."""
+    whole = problem.validation or problem
+    tried = [_Tried.of(whole) for _ in settings]
+    for fitted, unseen, own in _parts(problem):
+        for found, setting in zip(tried, settings, strict=True):
+            given, rng = setting.on(fitted), make_rng()
+            part = solve_with_margin(setting.solver, guard, given, rng, path=False)
+            found.add(part, fitted, unseen, own)
+    return [found.judge(whole) for found in tried]
 
 
 def _parts(problem: Problem) -> Iterator[tuple[Problem, Problem, Indices]]:
@@ -117,6 +135,12 @@ class _Judgement(NamedTuple):
     objective: float = math.nan
     violation: float = math.nan
     excess: float = math.inf
+
+    @property
+    def shown(self) -> dict[str, float]:
+        """What the trace says of the setting."""
+        shown = {"objective": self.objective, "violation": self.violation}
+        return shown | {"unsolved": self.unsolved}
 
     @property
     def rank(self) -> tuple[int, float, float]:

@@ -252,7 +252,7 @@ def test_a_score_is_compared_with_a_stored_model(folder):
         (["algorithms=[unconstrained: {model: {score: [risk]}}]"], "E103", "write {score: NAME}"),
         (["algorithms=[mixture: {model: {score: risk}}]"], "E104", "an existing score"),
         (["algorithms=[unconstrained: {model: score}]"], "E103", "write {score: NAME}"),
-        (["algorithms=[unconstrained: {model: {score: risk}, tune: {a: [1]}}]"], "E104", "tune"),
+        (["algorithms=[unconstrained: {model: {score: risk}, tune: {a: [1]}}]"], "E101", "neither"),
         (["algorithms=[unconstrained: {model: {score: risk}, loss: hinge}]"], "E104", "fitted"),
         (["algorithms=[post_shift: {model: {score: risk}, scores: in_sample}]"], "E104", "fitted"),
     ],

@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 
 from experiments import measured_values, run_file, write
 from ratecli.errors import FaultError
-from ratecli.experiment.options import make_solver
+from ratecli.experiment.options import make_settings, make_solver
 from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import BEST_CONSTANT_KEY
 from ratecli.models.storage import dumps, loads
@@ -20,6 +20,7 @@ from ratecli.solvers.baselines.solvers import Unconstrained
 from ratecli.solvers.margin import MarginSpec, solve_with_margin
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.regression.solver import LeastSquares
+from ratecli.solvers.tuned import solve_tuned
 
 REAL = (-np.inf, np.inf)
 
@@ -287,10 +288,12 @@ def test_invalid_options(options, message):
         make_solver("least_squares", options, [])
 
 
-def test_parameters_of_a_regressor_without_constraints_are_not_tuned():
-    options = {"model": "Ridge", "tune": {"alpha": (1.0, 2.0)}}
-    with pytest.raises(FaultError, match="tuned by least_squares"):
-        make_solver("unconstrained", options, [])
+def test_parameters_of_a_regressor_without_constraints_are_tuned_by_their_error():
+    made = posed(Rules({}, "mse"))
+    settings = make_settings("unconstrained", {"model": "Ridge"}, {"alpha": [1e9, 1.0]}, [])
+    found = solve_tuned(settings, MarginSpec(), made, lambda: np.random.default_rng(0))
+    assert [row["chosen"] for row in found.trace[:2]] == [False, True]
+    assert found.trace[1]["objective"] < 0.8 * found.trace[0]["objective"]
 
 
 FILE = """

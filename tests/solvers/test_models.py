@@ -23,7 +23,7 @@ from sklearn.tree import DecisionTreeClassifier
 from slow_fit import NUMBERS, fit_slowly
 
 from ratecli.errors import FaultError, InvalidValueError
-from ratecli.experiment.options import make_solver
+from ratecli.experiment.options import make_settings, make_solver
 from ratecli.models.base import Array
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.storage import dumps, loads
@@ -33,12 +33,14 @@ from ratecli.solvers.baselines.plain import fit_model
 from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained
 from ratecli.solvers.baselines.thresholded import score_rows
 from ratecli.solvers.fit_cache import FitCache, shared_fits
+from ratecli.solvers.margin import MarginSpec
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.boosters import fit_booster
 from ratecli.solvers.oracles.choice import check_model, model_versions
 from ratecli.solvers.oracles.estimators import make_estimator
 from ratecli.solvers.oracles.unseen import folds_by_label
 from ratecli.solvers.problem import Problem
+from ratecli.solvers.tuned import solve_tuned
 
 LIGHTGBM = {"lightgbm": {"n_estimators": 8, "min_child_samples": 5}}
 RULES = Rules({"r": "recall >= 0.8"}, "1 - precision")
@@ -255,6 +257,11 @@ def test_validation_rows_stop_boosting():
 TUNE = {"max_depth": [1, 2, 4], "min_samples_leaf": [10, 30]}
 
 
+def tuned(name, model, tune, given):
+    settings = make_settings(name, {"model": model}, tune, ["r"])
+    return solve_tuned(settings, MarginSpec(), given, lambda: np.random.default_rng(0))
+
+
 @pytest.mark.parametrize(
     ("kind", "tune"),
     [(DecisionTreeClassifier, TUNE)]
@@ -267,8 +274,7 @@ def test_tuning_chooses_the_setting_with_the_smallest_loss_on_unseen_rows(kind, 
     validation = table(seed=1) if held else None
     own, name = {"random_state": 0}, kind.__name__
     measure = log_loss if chances else zero_one_loss
-    options = {"model": {name: own}, "tune": tune}
-    found = run(Unconstrained(**options), replace(given, validation=validation))
+    found = tuned("unconstrained", {name: own}, tune, replace(given, validation=validation))
     losses, label = {}, given.label > 0
     for setting in ParameterGrid(tune):
 
@@ -295,25 +301,23 @@ def test_tuning_chooses_the_setting_with_the_smallest_loss_on_unseen_rows(kind, 
 
 def test_algorithms_and_goals_choose_the_same_setting():
     rules = RULES, Rules({"p": "positive_rate[g=a] <= positive_rate[g=b]"})
-    options = {"model": "DecisionTreeClassifier", "tune": TUNE}
-    solvers = Unconstrained(**options), Thresholded(**options), PostShift(**options)
-    losses = {
-        tuple(row["loss"] for row in run(solver, table(rules=each)).trace if "setting" in row)
-        for solver in solvers
-        for each in rules
-    }
-    assert len(losses) == 1
-    others = run(solvers[0], table(seed=1)), run(solvers[0], table(trial_seed=1))
-    assert all(tuple(row["loss"] for row in each.trace) not in losses for each in others)
+
+    def losses(name, given):
+        found = tuned(name, "DecisionTreeClassifier", TUNE, given)
+        return tuple(row["loss"] for row in found.trace if "setting" in row)
+
+    names = ("unconstrained", "thresholded", "post_shift")
+    (one,) = {losses(name, table(rules=each)) for name in names for each in rules}
+    assert one not in {losses(names[0], table(**{key: 1})) for key in ("seed", "trial_seed")}
 
 
-@pytest.mark.parametrize("solver", [Thresholded, PostShift])
-def test_thresholds_are_those_of_the_tuned_model(solver):
+@pytest.mark.parametrize("name", ["thresholded", "post_shift"])
+def test_thresholds_are_those_of_the_tuned_model(name):
     given = table()
-    found = run(solver(model=LIGHTGBM, tune={"num_leaves": [4, 8]}), given)
+    found = tuned(name, LIGHTGBM, {"num_leaves": [4, 8]}, given)
     (chosen,) = (row["setting"] for row in found.trace if row.get("chosen"))
     model = {"lightgbm": {**LIGHTGBM["lightgbm"], **chosen}}
-    plain = run(solver(model=model), given)
+    plain = run(make_solver(name, {"model": model}, ["r"]), given)
     assert found.judged.violations() == plain.judged.violations()
     decided = (given.decisions(each.variants["deterministic"]) for each in (found, plain))
     np.testing.assert_array_equal(*decided)
@@ -322,17 +326,16 @@ def test_thresholds_are_those_of_the_tuned_model(solver):
 @pytest.mark.parametrize(
     ("model", "tune", "code", "loc", "message"),
     [
-        ("linear", {"C": [1]}, "E104", "tune", "'linear' has no parameters to tune"),
-        ("GaussianNB", {"depth": [1]}, "E101", "tune.depth", "no option 'depth'"),
-        ("lightgbm", {"num_leaves": [7, -3]}, "E104", "tune.num_leaves", "num_leaves"),
+        ("linear", {"C": [1]}, "E101", "tune.C", "'C' is neither an option of"),
+        ("GaussianNB", {"depth": [1]}, "E101", "tune.depth", "'depth' is neither an option of"),
+        ("lightgbm", {"num_leaves": [7, -3]}, "E104", "tune.num_leaves.1", "num_leaves"),
         ({"lightgbm": {"num_leaves": 7}}, {"num_leaves": [8]}, "E104", "tune.num_leaves",
-         "'num_leaves' is set in 'model' and tuned"),
-        ("lightgbm", {"num_leaves": []}, "E104", "tune.num_leaves", "must not be empty"),
+         "'num_leaves' is set in 'lightgbm' and tuned"),
     ],
 )  # fmt: skip
 def test_invalid_tuned_parameters_are_reported_at_their_location(model, tune, code, loc, message):
     with pytest.raises(FaultError, match=message) as caught:
-        make_solver("unconstrained", {"model": model, "tune": tune}, [])
+        make_settings("unconstrained", {"model": model}, tune, [])
     (fault,) = caught.value.faults
     assert (fault.code, ".".join(map(str, fault.loc))) == (code, loc)
 
@@ -450,11 +453,6 @@ def test_early_stopping_is_refused_where_validation_rows_cannot_decide(solver, o
 def test_keys_of_trials_have_versions_of_the_packages_of_models(solver, options, package):
     versions = model_versions(make_solver(solver, options, []))
     assert versions == ({package: metadata.version(package)} if package else {})
-
-
-def test_tuned_early_stopping_needs_validation_rows():
-    tune = {"early_stopping_round": [3, 5]}
-    assert make_solver("unconstrained", {"model": LIGHTGBM, "tune": tune}, []).chooses_by == "tune"
 
 
 @pytest.mark.parametrize(

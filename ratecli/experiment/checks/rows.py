@@ -485,7 +485,7 @@ def _check_validation_rows(
     """Yield an E410 for each option that needs validation rows if there are none."""
     for case in cases if "validation" not in rows.splits() else ():
         needs, hint = {}, "give a data set some: split: {validation: 1/3}"
-        if key := case.solver.chooses_by:
+        if key := max(each.solver.chooses_by for each in case.by_setting()):
             needs[f"'{key}'"] = problem.entry_loc(case.label, key)
         if case.guard.holds == "validation":
             needs["'holds: validation'"] = problem.holds_loc(case.label)

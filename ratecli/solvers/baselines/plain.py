@@ -5,16 +5,12 @@ The model is also the one whose score `thresholded` and `post_shift` threshold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import ProbabilityThreshold
 from ratecli.models.linear import Logistic, Threshold
-from ratecli.models.recent import array_digest, take_rows
+from ratecli.models.recent import take_rows
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.baselines.solvers import (
     Audit,
@@ -22,23 +18,18 @@ from ratecli.solvers.baselines.solvers import (
     Thresholded,
     Unconstrained,
 )
-from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import (
     existing_score,
     is_linear,
     is_regressor,
     model_name,
-    tuned_models,
 )
 from ratecli.solvers.oracles.model_names import LOGISTIC_MODEL
 from ratecli.solvers.oracles.unseen import TUNING_FOLDS, UnseenScores, folds_by_label
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
 ModelOptions = Unconstrained | Thresholded | PostShift
-RECENT_CHOICES = 8
-"""Number of most recent choices that are kept: a trial may solve its problem several times."""
-_recent_losses = FitCache[list[float]](RECENT_CHOICES)
 SMALLEST_CHANCE = float(np.finfo(float).eps)
 """A smaller probability of the true label counts as this in a log loss, as in scikit-learn."""
 
@@ -123,42 +114,17 @@ def _labelled_rows(problem: Problem) -> FitRows:
     return FitRows(take_rows(problem.X, used), problem.layout, classes, weights / weights.mean())
 
 
-def choose_model(
-    options: ModelOptions, problem: Problem
-) -> tuple[ModelOptions, tuple[Mapping[str, Any], ...]]:
-    """Return the options with the best of the settings of `tune`, and a row for each setting.
+def unseen_loss(options: ModelOptions, problem: Problem) -> float:
+    """Return the mean log loss of the options' model, or the error if it has no probabilities.
 
-    The loss is the mean log loss, or the error of a model without probabilities, on validation
-    rows if there are some, else on each fold of the training rows by a model of the other folds.
-    Of equal settings, the first is chosen. The goals have no influence: algorithms that tune the
-    same model to the same rows choose the same setting and share the fits.
+    It is that of validation rows if there are some, else of each fold of the training rows by a
+    model of the other folds. The goals have no influence.
 
     Raises
     ------
     FaultError
         E306 if no row has a label, E501 if a model cannot be fitted.
     """
-    if not options.tune:
-        return options, ()
-    settings = tuned_models(options.model, options.tune)
-
-    def losses_of_settings() -> list[float]:
-        models = (model for _, model in settings)
-        return [_unseen_loss(replace(options, model=model, tune=None), problem) for model in models]
-
-    parts = [part for part in (problem, problem.validation) if part is not None]
-    said = settings, problem.layout.levels.tolist(), problem.l2, problem.seed
-    key = b"".join(array_digest(said, part.X, *part.labels()) for part in parts)
-    losses = _recent_losses.get(key, losses_of_settings)
-    best = int(np.argmin(losses))
-    rows = tuple(
-        {"setting": setting, "loss": loss, "chosen": k == best}
-        for k, ((setting, _), loss) in enumerate(zip(settings, losses, strict=True))
-    )
-    return replace(options, model=settings[best][1], tune=None), rows
-
-
-def _unseen_loss(options: ModelOptions, problem: Problem) -> float:
     signs, weights = (problem.validation or problem).labels()
     if problem.validation is not None:
         classifier, _ = fit_model(options, problem)

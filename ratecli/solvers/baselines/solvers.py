@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Gt, MinLen
+from annotated_types import Ge, Gt
 from pydantic import BeforeValidator
 
 from ratecli.errors import Diagnostic
@@ -21,10 +21,8 @@ from ratecli.rates.analysis import (
 )
 from ratecli.solvers.base import (
     ConstraintName,
-    Progress,
     RandomizableSolver,
     Role,
-    Solution,
     Solver,
     Variant,
 )
@@ -34,7 +32,6 @@ from ratecli.solvers.oracles.choice import (
     ModelOrRegressorOption,
     Scores,
     check_reduced_model,
-    check_tuned,
     existing_score,
     is_linear,
     is_of_module,
@@ -43,19 +40,14 @@ from ratecli.solvers.oracles.choice import (
     named_options,
     stops_early,
 )
-from ratecli.solvers.oracles.model_names import EARLY_STOPPING
 
 if TYPE_CHECKING:  # numpy is slow to import
-    import numpy as np
-
     from ratecli.rates.matrix import RateMatrix
-    from ratecli.solvers.problem import Problem
 
 
 DEFAULT_FOLDS, DEFAULT_HELD_OUT = 5, 0.5
-TUNING = "ratecli.solvers.baselines.plain:choose_model"
 ONE_SIDED = "ratecli.solvers.baselines.zafar:one_sided_diagnostic"
-"""Functions of modules that take long to import."""
+"""A function of a module that takes long to import."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,21 +65,11 @@ class ModelSolver(Solver):
         decide when to stop. An existing score, `{score: NAME}`, is not fitted: NAME is among the
         `scores` of each data set, and decisions are positive above .5, or above T with `{score:
         {name: NAME, threshold: T}}`.
-    tune
-        If only parameters of the model are tuned, `{num_leaves: [15, 31], learning_rate: [0.05,
-        0.1]}`, the combination with the smallest log loss (the smallest error of a model without
-        probabilities) on the validation rows is chosen, or without such rows, in 5 folds of the
-        training rows. If options are tuned, too, the goals choose.
     """
 
     model: ModelOption = LINEAR_MODEL
-    tune: Mapping[str, Annotated[tuple[Any, ...], MinLen(1)]] | None = None
-
     streams: ClassVar[Mapping[str, Any] | None] = {"model": LINEAR_MODEL}
-
-    def __post_init__(self) -> None:
-        if self.tune:
-            check_tuned(self.model, self.tune)
+    tunes_by_loss: ClassVar[bool] = True
 
     @property
     def idle(self) -> Mapping[str, str]:
@@ -104,24 +86,7 @@ class ModelSolver(Solver):
 
     @property
     def chooses_by(self) -> str:
-        if any(key in EARLY_STOPPING for key in self.tune or ()):
-            return "tune"
         return "model" if stops_early(self.model) else ""
-
-    @classmethod
-    def tunes(cls, options: Collection[str], parameters: Collection[str]) -> bool:
-        return bool(parameters) and not options
-
-    def settled(self, problem: Problem) -> Solver:
-        found: Solver = resolve_name(TUNING)(self, problem)[0]
-        return found
-
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        tuned, rows = resolve_name(TUNING)(self, problem)
-        if rows:
-            progress(f"{len(rows)} settings tried")
-        found = super(ModelSolver, tuned).solve(problem, rng, progress)
-        return replace(found, trace=(*rows, *found.trace))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +109,6 @@ class ThresholdSolver(ModelSolver):
     streams: ClassVar[Mapping[str, Any] | None] = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.scores is None:  # record the resolved value, not None
             plain = is_linear(self.model) or self.score_column
             # thresholds for the leaves of the trees of folds do not fit those of another tree
@@ -181,10 +145,7 @@ class Unconstrained(ModelSolver):
 
     def __post_init__(self) -> None:
         if is_regressor(self.model):
-            if self.tune:
-                raise ValueError("tune: parameters of regressors are tuned by least_squares")
             object.__setattr__(self, "loss", "squared")
-        super().__post_init__()
 
     @property
     def takes_classes(self) -> bool:

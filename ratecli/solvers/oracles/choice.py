@@ -11,11 +11,10 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
-from itertools import product
 from math import isfinite
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -372,38 +371,6 @@ def _installed_version(package: str) -> str | None:
     with suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
     return None
-
-
-def check_tuned(value: Any, values: Mapping[str, Sequence[Any]]) -> None:
-    """Check the option `tune`, values by parameter, of the model that a checked option names.
-
-    Raises
-    ------
-    InvalidValueError
-        E104 if the model is linear, for a value that it does not accept and for a parameter that
-        the option sets as well, E101 for an unknown parameter.
-    """
-    choice = NamedOptions.parse(value)
-    if choice.name in {*LINEAR_MODELS, SCORE_MODEL}:
-        message = f"the model '{choice.name}' has no parameters to tune"
-        hint = f"tune l2, its penalty, or name another model: {LOGISTIC} has C, for example"
-        raise InvalidValueError(Diagnostic("E104", message, hint, loc=("tune",), key=True))
-    for name, own in values.items():
-        if name in choice.options:
-            message = f"'{name}' is set in 'model' and tuned"
-            raise InvalidValueError(Diagnostic("E104", message, loc=("tune", name), key=True))
-        for each in own:
-            options = {**choice.options, name: each}
-            _check_learner(replace(choice, options=options, loc=("tune",)))
-
-
-def tuned_models(
-    value: Any, values: Mapping[str, Sequence[Any]]
-) -> list[tuple[dict[str, Any], Any]]:
-    """Return all combinations of the tuned values, each with the option that names its model."""
-    choice = NamedOptions.parse(value)
-    settings = [dict(zip(values, each, strict=True)) for each in product(*values.values())]
-    return [(each, {choice.name: {**choice.options, **each}}) for each in settings]
 
 
 def named_estimators(value: Any) -> Any:

@@ -179,6 +179,7 @@ class ThreePlayer(RandomizableSolver):
     runs: ClassVar[str] = "ratecli.solvers.players.training:solve"
     offers: ClassVar[Collection[Variant]] = get_args(Variant)
     one_sided: ClassVar[bool] = True
+    tunes: ClassVar[Collection[str]] = get_args(TunedOption)
     streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None, "model": LINEAR_MODEL}
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
@@ -222,10 +223,6 @@ class ThreePlayer(RandomizableSolver):
     @property
     def chooses_by(self) -> str:
         return "tune" if any(len(values) > 1 for values in (self.tune or {}).values()) else ""
-
-    @classmethod
-    def tunes(cls, options: Collection[str], parameters: Collection[str]) -> bool:
-        return not parameters and {*options} <= {*get_args(TunedOption)}
 
     @property
     def most_together(self) -> int:
