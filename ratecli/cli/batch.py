@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,122 +62,109 @@ class ExperimentEnd:
     def name(self) -> str:
         return self.request.folder.name
 
+    @property
+    def code(self) -> int:
+        code = self.error.exit_code if self.error else 0
+        return max(code, self.result[0].exit_code) if self.result else code
 
-@dataclass
-class Batch:
-    """Runs experiments, writes a report on each, and prints a summary."""
 
-    requests: Sequence[RunRequest]
-    executor: Executor
-    _: KW_ONLY
-    fresh: bool = False
-    quiet: bool = False
-    verbose: bool = False
+def run_batch(
+    requests: Sequence[RunRequest],
+    executor: Executor,
+    *,
+    fresh: bool = False,
+    quiet: bool = False,
+    verbose: bool = False,
+) -> int:
+    """Run experiments with their results folders locked, write a report on each, and summarize.
 
-    def __post_init__(self) -> None:
-        self._code = 0
-        self._ends = {each.folder: ExperimentEnd(each) for each in self.requests}
+    Return the exit code. The error of one experiment does not stop the others. Raises FaultError
+    (E512) before anything is written if a cluster is not available.
+    """
+    executor.check()
+    ends = {each.folder: ExperimentEnd(each) for each in requests}
+    code, several = 0, len(ends) > 1
 
-    def run(self) -> int:
-        """Run the experiments with their results folders locked, and return the exit code.
+    def write(outcome: RunOutcome) -> None:
+        ends[outcome.folder].result = outcome, write_report(outcome.folder)[0]
 
-        Raises FaultError (E512) before anything is written if a cluster is not available.
-        """
-        self.executor.check()
-        with ExitStack() as stack:
-            self._run_trials([each for each in self.requests if self._lock(each, stack)])
-            self._print_results()
-        return self._code
+    def fail(request: RunRequest, error: FaultError) -> None:
+        ends[request.folder].error = error
+        _print_named(request, error.faults, several=several)
 
-    def _lock(self, request: RunRequest, stack: ExitStack) -> bool:
-        """Lock the folder and return whether that succeeded and it is suitable for a report."""
-        try:
-            stack.enter_context(lock_results(request.folder))
-            check_report_folder(request.folder)
-        except FaultError as error:
-            self._fail(request, error)
-            return False
-        return True
-
-    def _run_trials(self, requests: Sequence[RunRequest]) -> None:
+    with ExitStack() as stack:
+        locked = []
         for each in requests:
+            try:
+                stack.enter_context(lock_results(each.folder))
+                check_report_folder(each.folder)
+                locked.append(each)
+            except FaultError as error:
+                fail(each, error)
+        for each in locked:
             print_diagnostics(each.prepared.warnings)
+        running = (ends[each.folder] for each in locked)
         try:
             run_experiments(
-                requests,
-                self.executor,
-                self._write_report,
-                self._fail,
-                fresh=self.fresh,
-                quiet=self.quiet,
-                command=sys.argv,
+                locked, executor, write, fail, fresh=fresh, quiet=quiet, command=sys.argv
             )
         except KeyboardInterrupt:
-            self._print_stopped(requests, "interrupted")
+            _print_stopped(running, "interrupted")
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except FaultError as error:  # an error of the executor, not of one experiment
             print_diagnostics(error.faults)
-            self._print_stopped(requests, "stopped")
-            self._code = max(self._code, error.exit_code)
+            _print_stopped(running, "stopped")
+            code = error.exit_code
+        _print_results(list(ends.values()), quiet=quiet, verbose=verbose)
+    return max([code, *(end.code for end in ends.values())])
 
-    def _write_report(self, outcome: RunOutcome) -> None:
-        """Write the report of an experiment whose trials have ended; `_fail` gets its errors."""
-        ledger, _ = write_report(outcome.folder)
-        self._ends[outcome.folder].result = outcome, ledger
 
-    def _fail(self, request: RunRequest, error: FaultError) -> None:
-        """Record the error of one experiment, which does not stop the others."""
-        self._ends[request.folder].error = error
-        self._code = max(self._code, error.exit_code)
-        self._print_named(request, error.faults)
+def _print_named(request: RunRequest, faults: Iterable[Diagnostic], *, several: bool) -> None:
+    """Print diagnostics; those without a location name the file, if there are `several`."""
+    file = f"{request.prepared.path}: " if several else ""
+    print_diagnostics(
+        fault if fault.place else replace(fault, message=file + fault.message) for fault in faults
+    )
 
-    def _print_named(self, request: RunRequest, faults: Iterable[Diagnostic]) -> None:
-        """Print diagnostics; those without a location name the file, if there are several."""
-        file = f"{request.prepared.path}: " if len(self._ends) > 1 else ""
-        print_diagnostics(
-            fault if fault.place else replace(fault, message=file + fault.message)
-            for fault in faults
-        )
 
-    def _print_stopped(self, requests: Sequence[RunRequest], how: str) -> None:
-        """Print what is stored of each experiment whose own error was not already printed."""
-        for each in requests:
-            if self._ends[each.folder].error is None:
-                stored = count_stored_trials(each.prepared, each.folder)
-                planned = len(each.prepared.plan.tasks)
-                message = f"{how}: {stored} of {planned} trials are stored in {each.folder}"
-                echo(f"{message}; run again to continue", err=True)
+def _print_stopped(ends: Iterable[ExperimentEnd], how: str) -> None:
+    """Print what is stored of each experiment whose own error was not already printed."""
+    for end in ends:
+        if end.error is None:
+            prepared, folder = end.request.prepared, end.request.folder
+            stored, planned = count_stored_trials(prepared, folder), len(prepared.plan.tasks)
+            message = f"{how}: {stored} of {planned} trials are stored in {folder}"
+            echo(f"{message}; run again to continue", err=True)
 
-    def _print_results(self) -> None:
-        """Print warnings and results in the order of the files, and write the page over all."""
-        ends = list(self._ends.values())
-        for end in ends:
-            self._print_warnings(end)
-        several = len(ends) > 1
-        if not self.quiet and several:
-            echo(summarize_experiments(ends), nl=False)
-        elif not self.quiet and ends[0].result is not None:
-            echo(summarize_experiment(ends[0], *ends[0].result), nl=False)
-        if several:
-            folders = list(self._ends)
-            page = write_joined(folders, folders[0].parent / REPORT)
-            if not self.quiet:
-                echo(f"report   {page}")
 
-    def _print_warnings(self, end: ExperimentEnd) -> None:
-        """Print the warnings about an experiment's results and, if `verbose`, its failures."""
-        if end.result is None:
-            return
-        outcome, ledger = end.result
-        self._code = max(self._code, outcome.exit_code)
-        self._print_named(end.request, [*outcome.warnings, *warn_unmet_expectations(ledger)])
-        unsolved = [("no solution", outcome.unsolved), ("not met", outcome.unmet)]
-        for what, trials in unsolved if self.quiet else ():
-            for name, reason, *_ in alike_trials(trials):
-                echo(f"{what}: {name}: {reason}", err=True)
-        for name, result in outcome.failed if self.verbose else ():
-            details = result.info.get("traceback", result.reason)
-            echo(f"{name}\n{details}", err=True)
+def _print_results(ends: Sequence[ExperimentEnd], *, quiet: bool, verbose: bool) -> None:
+    """Print warnings and results in the order of the files, and write the page over all."""
+    several = len(ends) > 1
+    for end in ends:
+        if end.result is not None:
+            outcome, ledger = end.result
+            found = [*outcome.warnings, *warn_unmet_expectations(ledger)]
+            _print_named(end.request, found, several=several)
+            _print_failures(outcome, quiet=quiet, verbose=verbose)
+    if not quiet and several:
+        echo(summarize_experiments(ends), nl=False)
+    elif not quiet and ends[0].result is not None:
+        echo(summarize_experiment(ends[0], *ends[0].result), nl=False)
+    if several:
+        folders = [end.request.folder for end in ends]
+        page = write_joined(folders, folders[0].parent / REPORT)
+        if not quiet:
+            echo(f"report   {page}")
+
+
+def _print_failures(outcome: RunOutcome, *, quiet: bool, verbose: bool) -> None:
+    """Print trials without a solution if `quiet`, and tracebacks if `verbose`."""
+    unsolved = [("no solution", outcome.unsolved), ("not met", outcome.unmet)]
+    for what, trials in unsolved if quiet else ():
+        for text in alike_trials(trials)[:MAX_SHOWN_REASONS]:
+            echo(f"{what}: {text}", err=True)
+    for name, result in outcome.failed if verbose else ():
+        echo(f"{name}\n{result.info.get('traceback', result.reason)}", err=True)
 
 
 def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger) -> str:
@@ -257,18 +244,12 @@ def _expected(ledger: Ledger) -> str:
     return f"{sum(judged)} of {len(judged)} hold" if judged else ""
 
 
-def alike_trials(
-    trials: Iterable[tuple[str, TrialResult]],
-) -> list[tuple[str, str, int, bool]]:
-    """Group trials that differ only in the seed.
-
-    Return the name and the reason of the first, the number of others, and whether any of them has
-    another reason.
-    """
+def alike_trials(trials: Iterable[tuple[str, TrialResult]]) -> list[str]:
+    """Return the name and the reason of the first of trials that differ only in the seed."""
     found = []
     for alike in group_by(trials, lambda each: each[0].rpartition(" seed=")[0]).values():
         (name, first), *rest = alike
-        found.append(
-            (name, first.reason, len(rest), any(o.reason != first.reason for _, o in rest))
-        )
+        similar = ", for similar reasons" * any(each.reason != first.reason for _, each in rest)
+        others = f" (and {pluralize(len(rest), 'other seed')}{similar})" if rest else ""
+        found.append(f"{name}{others}: {first.reason}")
     return found

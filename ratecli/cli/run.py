@@ -78,7 +78,7 @@ def run(  # one parameter per option
     from ratecli.runner.executors import parse_executor  # noqa: PLC0415
 
     where = parse_executor(executor, jobs)
-    from ratecli.cli.batch import Batch  # noqa: PLC0415
+    from ratecli.cli.batch import run_batch  # noqa: PLC0415
     from ratecli.experiment.prepare import prepare  # noqa: PLC0415
 
     limits = {"limits.time": timeout, "limits.memory": memory}
@@ -90,7 +90,8 @@ def run(  # one parameter per option
     print_diagnostics(missing)
     if smoke:
         ready = [replace(each, plan=each.plan.first_of_each()) for each in ready]
-    code = Batch(_requests(ready, output), where, fresh=fresh, quiet=quiet, verbose=verbose).run()
+    requests = _requests(ready, output)
+    code = run_batch(requests, where, fresh=fresh, quiet=quiet, verbose=verbose)
     raise typer.Exit(max(EXIT_NO_DATA if missing else 0, code))
 
 

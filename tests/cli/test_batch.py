@@ -12,7 +12,7 @@ import pytest
 import typer
 from small import PLAIN, SMALL, TRIALS, command, stored
 
-from ratecli.cli.batch import Batch
+from ratecli.cli.batch import run_batch
 from ratecli.datasets.sources import loans
 from ratecli.experiment.prepare import prepare
 from ratecli.files import LEDGER_FILE
@@ -289,7 +289,7 @@ def test_an_interrupt_after_a_broken_ledger(folder, capsys):
     found = requests(folder, PLAIN, OTHER)
     executor = Counting(found[0].folder / LEDGER_FILE, interrupted=True)
     with pytest.raises(typer.Exit) as ended:
-        Batch(found, executor, quiet=True).run()
+        run_batch(found, executor, quiet=True)
     assert ended.value.exit_code == 130
     err = capsys.readouterr().err
     assert f"interrupted: {TRIALS} of {TRIALS} trials are stored in {found[1].folder};" in err
