@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,7 @@ from ratecli.ledger.records import (
     is_no_better,
 )
 from ratecli.ledger.view import Ledger
-from ratecli.rates.functions import Interval
-from ratecli.rates.metrics import Direction, expression_names, goal_names, limit_direction
-from ratecli.rates.parser import parse_constraint, parse_expression
+from ratecli.rates.metrics import goal_names
 from ratecli.report.certificates import confidence_of_tests, is_tested
 from ratecli.report.groups import (
     NO_ESTIMATE,
@@ -32,7 +29,6 @@ from ratecli.report.groups import (
     main_variant,
     seed_groups,
 )
-from ratecli.report.sheet import format_point
 from ratecli.solvers.margin import DEFAULT_LEVEL
 from ratecli.solvers.registry import all_algorithms
 
@@ -65,8 +61,6 @@ class Candidate:
         Whether test sets do not contradict that constraints hold in `DEFAULT_LEVEL` of all trials.
     is_tested
         Whether it was put to a safety test; None if no setting was.
-    at
-        The values for which it was trained, if these are not those of the task.
     """
 
     group: SeedGroup
@@ -77,7 +71,6 @@ class Candidate:
     is_kept: bool
     may_hold: bool
     is_tested: bool | None
-    at: str = ""
 
     @classmethod
     def of(
@@ -153,7 +146,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        return f"{self.group.name} at {self.at}" if self.at else self.group.name
+        return self.group.name
 
     @property
     def how_often(self) -> str:
@@ -214,7 +207,7 @@ def answers(ledger: Ledger) -> list[Answer]:
     that is no better than a constant comes after a cheaper one that satisfies the constraints but
     is not confirmed. If there is none, the one whose constraints hold most often counts as best. A
     task is a point of the file's own sweep, together with the values of names used in constraints
-    or the objective. Models trained for stricter limits also count.
+    or the objective.
     """
     return ledger.cached("answers", lambda: _answers(ledger))
 
@@ -230,71 +223,14 @@ def _answers(ledger: Ledger) -> list[Answer]:
         for each, mean in means
         if mean is not None and not math.isnan(mean) and (each.label, each.variant) in mains
     ]
-    own = [
-        [
-            Candidate.of(ledger, each, split, _constraints_at(ledger, task))
-            for each in groups
-            if _is_at(each.point, task)
-        ]
-        for task in tasks
-    ]
-    directions, found = _limit_directions(ledger), list[Answer]()
-    for task, candidates in zip(tasks, own, strict=True):
-        stricter = _from_stricter_tasks(directions, task, zip(tasks, own, strict=True))
-        if candidates or stricter:
-            found.append(_answer(ledger, split, task, candidates, stricter))
-    return found
-
-
-def _limit_directions(ledger: Ledger) -> dict[str, Direction]:
-    """Return which values of a swept name make all constraints stricter.
-
-    Only names that have numbers, and that the objective does not use, are included.
-    """
-    objective = parse_expression(str(ledger.experiment.get(OBJECTIVE, "0")))
-    numbers = dict[str, Interval]()
-    for name in set(_task_names(ledger)) - expression_names(objective):
-        values = (trial.point.get(name) for trial in ledger.algorithms.plan)
-        known = [each for each in values if isinstance(each, int | float)]
-        if known:
-            numbers[name] = min(known), max(known)
-    rules = [parse_constraint(text) for text in ledger.constraints.values() if numbers]
-    return {
-        name: reduce(
-            Direction.and_,
-            (limit_direction(each, name, numbers) for each in rules),
-            Direction.FIXED,
-        )
-        for name in numbers
-    }
-
-
-def _from_stricter_tasks(
-    directions: Mapping[str, Direction],
-    task: Task,
-    tasks: Iterable[tuple[Task, Sequence[Candidate]]],
-) -> list[Candidate]:
-    """Return the candidates of tasks with stricter limits that satisfy them.
-
-    All values in which such a task differs must be limits that are stricter.
-    """
-
-    def is_stricter(name: str, limit: Any) -> bool:
-        if not all(isinstance(each, int | float) for each in (limit, task[name])):
-            return False
-        stricter = Direction.HIGH if limit > task[name] else Direction.LOW
-        return directions.get(name) is stricter
-
     found = []
-    for other, candidates in tasks:
-        changed = {name: value for name, value in other.items() if value != task[name]}
-        if changed and all(is_stricter(*each) for each in changed.items()):
-            at = format_point(changed)
-            found += [
-                replace(each, at=at)
-                for each in candidates
-                if each.is_kept and changed.keys() <= each.group.point.keys()
-            ]
+    for task in tasks:
+        names = _constraints_at(ledger, task)
+        own = [
+            Candidate.of(ledger, each, split, names) for each in groups if _is_at(each.point, task)
+        ]
+        if own:
+            found.append(_answer(ledger, split, task, own))
     return found
 
 
@@ -348,20 +284,8 @@ def unsolved_tasks(ledger: Ledger) -> list[tuple[Task, str]]:
     return [(task, reason) for task, reason in left if reason]
 
 
-def _answer(
-    ledger: Ledger,
-    split: str,
-    task: Task,
-    candidates: Sequence[Candidate],
-    stricter: Sequence[Candidate],
-) -> Answer:
-    own = min(candidates, key=lambda each: each.rank, default=None)
-    others = (  # slightly smaller objectives are rounding errors
-        each
-        for each in stricter
-        if own is None or each.rank[0] < own.rank[0] or not is_no_better(each.value, own.value)
-    )
-    best = min([*([own] if own else []), *others], key=lambda each: each.rank)
+def _answer(ledger: Ledger, split: str, task: Task, candidates: Sequence[Candidate]) -> Answer:
+    best = min(candidates, key=lambda each: each.rank)
     smaller = (
         each for each in candidates if best.is_kept and not is_no_better(each.value, best.value)
     )

@@ -404,8 +404,6 @@ def number(row):
      'split    "id" says which rows to train and to test on'),
     (lambda row: ["k", *row[1:]], 'left out "id": the same value in all rows'),
     (lambda row: ["NA", *row[1:]], 'left out "id": empty'),
-    (lambda row: [*row[:3], (101, 205, 330)[row[3] % 3], *row[4:]],
-     'check    "age": if these numbers are codes, such as those of places, add them to cate'),
     (with_cell("sex", "X", 20), "leaves out groups with fewer than 30 rows: sex = X (20)"),
     (with_cell("sex", "", 20), "20 rows without a value belong to no group"),
     (with_cell("approved", "", 20), "20 rows without a label"),

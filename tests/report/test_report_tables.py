@@ -314,40 +314,6 @@ def test_a_setting_with_a_model_in_few_trials_comes_after_others():
     assert (row[0], row[-1]) == ("seldom", "✓ 2 of 2 (no model in 1 more)")
 
 
-@pytest.mark.parametrize(
-    ("rule", "objective", "place"),
-    [
-        ("recall >= kappa", "error", 0.8),
-        ("recall <= kappa", "error", 0.6),
-        ("kappa <= recall", "error", 0.8),
-        ("recall >= kappa * precision", "error", 0.8),
-        ("1 - kappa >= fnr", "error", 0.8),
-        ("recall / kappa >= 1", "error", 0.8),
-        ("kappa >= recall", "error", 0.6),
-        ("0.4 >= kappa * recall", "error", 0.8),
-        ("0.4 <= kappa * recall", "error", 0.6),
-        ("-kappa <= recall - fpr <= kappa", "error", 0.6),
-        ("recall - fpr >= -(kappa ** 2)", "error", 0.6),
-        ("max_gap(recall, by=sex) <= 0.1 / kappa", "error", 0.8),
-        ("error <= kappa * of(fit, error)", "error", 0.6),
-        ("abs(recall - kappa) <= 0.1", "error", 0.7),
-        ("recall * (recall - fpr) <= kappa * (recall - fpr)", "error", 0.7),
-        ("f_score(kappa) >= 0.5", "error", 0.7),
-        ("recall >= kappa", "error + kappa", 0.7),
-    ],
-)
-def test_a_model_for_a_stricter_limit_answers_looser_ones(rule, objective, place):
-    """It is the answer if it costs less, or if no model for the looser limit satisfies it."""
-    cheap = [(0.1, -0.1)] * 2
-    points = {("fit", (("kappa", k),)): cheap if k == place else [(0.3, -0.1)] * 2
-              for k in (0.6, 0.7, 0.8)}  # fmt: skip
-    borrowed = place != 0.7
-    ledger = ledger_of(points, rule=rule, objective=objective)
-    at = f" at kappa = {place}" if borrowed else ""
-    wanted = [f"fit{at}" if k != place and borrowed else "fit" for k in (0.6, 0.7, 0.8)]
-    assert [row[1] for row in best(ledger)] == wanted
-
-
 def test_an_algorithm_that_does_not_sweep_a_limit_belongs_to_each_of_its_values():
     swept = {("fit", (("kappa", k),)): [(0.3, -0.1)] * 2 for k in (0.7, 0.8)}
     ledger = ledger_of({("unconstrained", ()): [(0.1,)] * 2} | swept, rule="recall >= kappa")
@@ -362,31 +328,6 @@ def test_values_that_agree_to_six_digits_are_different_tasks():
         {("fit", (("kappa", k),)): [(k, -0.1)] * 2 for k in limits}, rule="recall >= kappa"
     )
     assert [row[0] for row in best(ledger)] == ["0.12345671", "0.12345672"]
-
-
-def test_a_stricter_limit_answers_a_task_without_a_model():
-    ledger = ledger_of(
-        {("fit", (("kappa", 0.7),)): [(), ()], ("fit", (("kappa", 0.8),)): [(0.2, -0.1)] * 2},
-        rule="recall >= kappa",
-    )
-    assert [row[1] for row in best(ledger)] == ["fit at kappa = 0.8", "fit"]
-
-
-def test_a_stricter_limit_that_costs_more_is_the_answer_if_it_has_more_models():
-    answers = {
-        ("fit", (("kappa", 0.7),)): [(0.1, -0.1), (0.1, -0.1), ()],
-        ("fit", (("kappa", 0.8),)): [(0.2, -0.1)] * 3,
-    }
-    ledger = ledger_of(answers, rule="recall >= kappa")
-    assert [row[1] for row in best(ledger)] == ["fit at kappa = 0.8", "fit"]
-
-
-def test_a_stricter_limit_is_no_answer_if_it_is_violated_or_costs_more():
-    points = {("fit", (("kappa", k),)): [numbers] * 2
-              for k, numbers in ((0.7, (0.2, 0.1)), (0.8, (0.1, 0.1)), (0.9, (0.4, -0.1)))}  # fmt: skip
-    ledger = ledger_of(points, rule="recall >= kappa")
-    assert [row[1] for row in best(ledger)] == [
-        "fit at kappa = 0.9", "fit at kappa = 0.9", "fit"]  # fmt: skip
 
 
 def test_an_unconfirmed_setting_that_costs_more_is_not_named():
