@@ -24,11 +24,7 @@ from ratecli.datasets.encode import Encoder, NumericBlock, OneHotBlock
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import atomic_write
 from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import (
-    CostSensitiveClassifier,
-    GroupThreshold,
-    ProbabilityThreshold,
-)
+from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold, ProbabilityThreshold
 from ratecli.models.linear import LinearRegressor, Logistic, Threshold
 from ratecli.models.probabilities import SklearnModel
 from ratecli.rates.parser import parse_conditions

@@ -173,13 +173,7 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         raise _broken_file(folder / ENCODER_FILE, str(error)) from None
     named = next((entry for entry in same if entry.file == path.name), same[0])
     return StoredModel(
-        str(path),
-        classifier,
-        encoding,
-        named.variant,
-        sha256,
-        named.violations,
-        record.predicts,
+        str(path), classifier, encoding, named.variant, sha256, named.violations, record.predicts
     )
 
 

@@ -33,11 +33,7 @@ from ratecli.report.groups import SeedGroup, group_by
 from ratecli.report.html import REPORT, write_joined
 from ratecli.report.sheet import format_point
 from ratecli.report.sheets import requested_sheets
-from ratecli.report.write import (
-    check_report_folder,
-    trials_with_files,
-    write_report,
-)
+from ratecli.report.write import check_report_folder, trials_with_files, write_report
 from ratecli.runner.executors import Executor
 from ratecli.runner.run import RunOutcome, RunRequest, count_stored_trials, run_experiments
 

@@ -37,8 +37,7 @@ ModelArgument: TypeAlias = Annotated[
     ),
 ]
 VariantOption: TypeAlias = Annotated[
-    str | None,
-    Option(metavar="NAME", help="Variant of the trial. Default: its model."),
+    str | None, Option(metavar="NAME", help="Variant of the trial. Default: its model.")
 ]
 TableArgument: TypeAlias = Annotated[Path, Argument(metavar="CSV", help="A CSV or Parquet file.")]
 TableOutputOption: TypeAlias = Annotated[

@@ -9,12 +9,7 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from scipy.special import chdtri, ndtr, ndtri, stdtrit
 
-from ratecli.ledger.records import (
-    CONSTRAINT_TOLERANCE,
-    NEW_DATA_KEY,
-    TrialResult,
-    is_violated,
-)
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, NEW_DATA_KEY, TrialResult, is_violated
 from ratecli.models.base import Array
 
 SMALLEST_WIDTH = 1e-12

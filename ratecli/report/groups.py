@@ -28,11 +28,7 @@ from ratecli.ledger.records import (
     is_violated,
 )
 from ratecli.ledger.view import MEASURED_STATUSES, NOT_RUN, Ledger
-from ratecli.ledger.violations import (
-    MeasuredViolation,
-    ViolationSample,
-    measured_violation,
-)
+from ratecli.ledger.violations import MeasuredViolation, ViolationSample, measured_violation
 from ratecli.rates.expression import ALL_ROWS, Slice
 from ratecli.rates.parser import parse_conditions
 
@@ -413,10 +409,7 @@ def as_estimates(frame: pd.DataFrame) -> list[IntervalEstimate]:
     """Return the rows of `mean_estimates`."""
     return [
         IntervalEstimate(
-            mean if n else None,
-            int(n),
-            int(nan),
-            *(None if math.isnan(x) else x for x in interval),
+            mean if n else None, int(n), int(nan), *(None if math.isnan(x) else x for x in interval)
         )
         for mean, n, nan, *interval in frame.itertuples(index=False)
     ]

@@ -60,10 +60,7 @@ def collect_warnings(ledger: Ledger) -> list[tuple[str, int, list[str]]]:
     """
     known = all_algorithms()
     planned = [trial for trial in ledger.plan if trial.algorithm in known]
-    derived = [
-        *end_warnings(planned, ledger.results),
-        *ex.warn_unmet_expectations(ledger),
-    ]
+    derived = [*end_warnings(planned, ledger.results), *ex.warn_unmet_expectations(ledger)]
     texts = [text for key in ("warnings", END_WARNINGS_KEY) for text in ledger.meta.get(key) or ()]
     texts += [f"{warning.code}: {warning.message}" for warning in derived]
     counts = Counter[str](dict.fromkeys(texts, 0))

@@ -14,13 +14,7 @@ from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX, is_vio
 from ratecli.ledger.view import Ledger
 from ratecli.report import sheet as st
 from ratecli.report.answer import OBJECTIVE, answer_split, answers
-from ratecli.report.groups import (
-    SeedGroup,
-    SplitMetric,
-    count_satisfied,
-    group_by,
-    seed_groups,
-)
+from ratecli.report.groups import SeedGroup, SplitMetric, count_satisfied, group_by, seed_groups
 from ratecli.report.templates import note
 
 NUMBER = re.compile(r"[-+]?(\d[\d,.]*(e[-+]?\d+)?|inf\b|nan\b)")

@@ -19,13 +19,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from ratecli.render import terminal_safe
-from ratecli.report.sheet import (
-    escape,
-    format_list,
-    format_number,
-    format_point,
-    markdown_table,
-)
+from ratecli.report.sheet import escape, format_list, format_number, format_point, markdown_table
 
 LIMITS = {"most_rows": 400, "most_alike": 20, "long_text": 48, "wide_figure": 700}
 LIMITS |= {"long_description": 280, "most_named": 3, "most_children": 24}

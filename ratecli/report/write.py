@@ -41,12 +41,7 @@ from ratecli.report.groups import group_by, trial_datasets
 from ratecli.report.html import render_report
 from ratecli.report.plots import draw_plots
 from ratecli.report.sheet import format_scalar, to_markdown
-from ratecli.report.sheets import (
-    constraint_sheet,
-    group_rate_sheet,
-    requested_sheets,
-    tuning_sheet,
-)
+from ratecli.report.sheets import constraint_sheet, group_rate_sheet, requested_sheets, tuning_sheet
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 from ratecli.report.templates import note
 

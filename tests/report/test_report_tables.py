@@ -221,11 +221,7 @@ def test_a_candidate_feasible_on_average_is_not_the_best_if_it_often_violates():
 def test_the_closest_candidate_if_none_is_feasible():
     answers = {("a", ()): [(0.1, 0.3)], ("b", ()): [(0.5, 0.2)], ("c", ()): [(0.0, math.nan)]}
     (row,) = best_sheet(ledger_of(answers)).rows
-    assert (row[0].text, row[0].tone, row[-1].text) == (
-        "none (closest: b)",
-        "bad",
-        "✗ 0 of 1",
-    )
+    assert (row[0].text, row[0].tone, row[-1].text) == ("none (closest: b)", "bad", "✗ 0 of 1")
 
 
 def test_a_best_setting_that_is_no_better_than_a_constant_is_marked():
@@ -407,10 +403,7 @@ def test_the_best_row_says_why_there_is_no_solution():
     (trial,) = (trial for trial in ledger.plan if trial.label == "fair")
     failed = TrialResult(trial.key, "no_solution_found", "too few rows")
     (row,) = best_sheet(replace(ledger, results={**ledger.results, trial.key: failed})).rows
-    assert (row[0].text, row[0].more) == (
-        "none (closest: plain)",
-        "fair, seed 0: too few rows",
-    )
+    assert (row[0].text, row[0].more) == ("none (closest: plain)", "fair, seed 0: too few rows")
 
 
 def test_swept_names_of_constraints_make_tasks():
@@ -551,7 +544,4 @@ def test_a_group_is_named_by_its_conditions_in_the_data_set_of_the_trial():
         },
     )
     names = [group_names(ledger, trial) for trial in ledger.plan]
-    assert names == [
-        {"sex = M": "many", "sex = F": "few"},
-        {"sex = F": "many", "sex = M": "few"},
-    ]
+    assert names == [{"sex = M": "many", "sex = F": "few"}, {"sex = F": "many", "sex = M": "few"}]

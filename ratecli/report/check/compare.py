@@ -159,9 +159,7 @@ def _new_silence(now: PinnedTrials, was: PinnedTrials) -> str:
 
 
 def _families(
-    pairs: Sequence[tuple[PinnedTrials, PinnedTrials]],
-    design: SeedDesign,
-    rows: Mapping[str, int],
+    pairs: Sequence[tuple[PinnedTrials, PinnedTrials]], design: SeedDesign, rows: Mapping[str, int]
 ) -> Iterator[MetricFamily | Finding]:
     """Yield the values to compare, and findings about metrics that only one side has.
 
@@ -237,10 +235,7 @@ def judge_families(
 
 
 def _judge(
-    families: Sequence[MetricFamily],
-    design: SeedDesign,
-    level: float,
-    terms: ComparisonTerms,
+    families: Sequence[MetricFamily], design: SeedDesign, level: float, terms: ComparisonTerms
 ) -> list[Finding]:
     """Return the findings with their verdicts.
 

@@ -23,12 +23,7 @@ from ratecli.rates.parser import parse_expression
 from ratecli.rates.syntax import SPLITS
 from ratecli.rates.table import BALANCE_METRICS
 from ratecli.report.check import settings
-from ratecli.report.check.compare import (
-    FINISHED,
-    UNDEFINED_PREFIX,
-    ComparisonTerms,
-    compare_points,
-)
+from ratecli.report.check.compare import FINISHED, UNDEFINED_PREFIX, ComparisonTerms, compare_points
 from ratecli.report.check.expectations import compare_expectations
 from ratecli.report.check.findings import CheckReport, Finding, Verdict
 from ratecli.report.check.reference import (
@@ -94,12 +89,7 @@ def check_results(
 
 
 def _reference_findings(
-    prepared: PreparedExperiment,
-    ledger: Ledger,
-    known: Reference,
-    tolerance: float,
-    *,
-    again: str,
+    prepared: PreparedExperiment, ledger: Ledger, known: Reference, tolerance: float, *, again: str
 ) -> list[Finding]:
     """Return all comparisons with the reference.
 
