@@ -25,8 +25,7 @@ from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.render import render_text
-from ratecli.report.answer import answers
-from ratecli.report.answer_text import answer_sentences
+from ratecli.report.answer import answer_sentences, answers
 from ratecli.report.check.expectations import compare_expectations, warn_unmet_expectations
 from ratecli.report.check.findings import Verdict
 from ratecli.report.groups import SeedGroup, group_by

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument
 
-from ratecli.cli.arguments import JsonOption, OfflineOption, complete_names
+from ratecli.cli import arguments as args
 from ratecli.cli.console import echo, format_table, pluralize, print_diagnostics, print_json
 from ratecli.render import plain_value
 
@@ -33,7 +33,7 @@ def ls(
     kind: Annotated[
         ListingKind, Argument(metavar="KIND", help=f"What to list: {', '.join(ListingKind)}.")
     ],
-    as_json: JsonOption = False,
+    as_json: args.JsonOption = False,
 ) -> None:
     """List everything of a kind."""
     from ratecli.experiment.registry import KINDS, listing_warnings  # noqa: PLC0415
@@ -61,10 +61,10 @@ def show(
             metavar="NAME",
             help="A data set, metric, function, algorithm, option, model, plot, key of a file "
             "(split, safety.delta), message code, status of a trial or goal of init.",
-            autocompletion=complete_names,
+            autocompletion=args.complete_names,
         ),
     ],
-    as_json: JsonOption = False,
+    as_json: args.JsonOption = False,
 ) -> None:
     """Show everything about a name."""
     from ratecli.experiment.registry import describe, suggest_names  # noqa: PLC0415
@@ -108,8 +108,8 @@ def check_plugin(
             "that need not be installed.",
         ),
     ],
-    offline: OfflineOption = False,
-    as_json: JsonOption = False,
+    offline: args.OfflineOption = False,
+    as_json: args.JsonOption = False,
 ) -> None:
     """Check that a plugin meets ratecli's requirements, on tiny problems with known optima."""
     from ratecli.conformance import check_target  # noqa: PLC0415

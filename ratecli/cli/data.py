@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 from typer import Argument, Option
 
-from ratecli.cli.arguments import (
-    STDOUT,
-    DecimalOption,
-    EncodingOption,
-    OfflineOption,
-    SeparatorOption,
-    Text,
-    ThousandsOption,
-    collect_errors,
-    column_option,
-    complete_datasets,
-)
+from ratecli.cli import arguments as args
 from ratecli.cli.console import echo, format_table, pluralize, print_diagnostics, progress_meter
 from ratecli.files import YAML_SUFFIXES, shell_command
 
@@ -51,14 +40,14 @@ def fetch(
         Argument(
             metavar="NAME|FILE",
             help="Data sets (`ratecli ls datasets`) or experiments.",
-            autocompletion=complete_datasets,
+            autocompletion=args.complete_datasets,
         ),
     ],
-    offline: OfflineOption = False,
+    offline: args.OfflineOption = False,
 ) -> None:
     """Download and verify data sets, or all that experiments need."""
     with progress_meter() as meter:
-        found = collect_errors(
+        found = args.collect_errors(
             map(Path, wanted), lambda each: _fetch(each, offline=offline, progress=meter.download)
         )
     echo("\n".join(line for lines in found for line in lines))
@@ -88,15 +77,15 @@ def _fetch(wanted: Path, *, offline: bool, progress: DownloadProgress) -> list[s
 def predict(
     model: ModelArgument,
     table: TableArgument,
-    output: TableOutputOption = STDOUT,
+    output: TableOutputOption = args.STDOUT,
     *,
     variant: VariantOption = None,
     seed: Annotated[int, Option(help="Seed for randomized decisions.")] = 0,
     prefix: Annotated[str, Option(help="Prefix of the names of added columns.")] = "",
-    separator: SeparatorOption = None,
-    decimal: DecimalOption = None,
-    thousands: ThousandsOption = None,
-    encoding: EncodingOption = None,
+    separator: args.SeparatorOption = None,
+    decimal: args.DecimalOption = None,
+    thousands: args.ThousandsOption = None,
+    encoding: args.EncodingOption = None,
 ) -> None:
     """Apply a stored classifier to a table: add columns with its score, probability and decision.
 
@@ -104,7 +93,7 @@ def predict(
     """
     from ratecli.apply.predict import predict_file  # noqa: PLC0415
 
-    place = None if output == STDOUT else output
+    place = None if output == args.STDOUT else output
     form = _format_keys(separator, decimal, thousands, encoding)
     found = predict_file(model, table, place, variant=variant, form=form, prefix=prefix, seed=seed)
     _print_table(found, found.line)
@@ -160,9 +149,11 @@ def filter_table(
     table: TableArgument,
     by: Annotated[
         list[str],
-        column_option("Column with the groups to balance; not used as an input; may be repeated."),
+        args.column_option(
+            "Column with the groups to balance; not used as an input; may be repeated."
+        ),
     ],
-    output: TableOutputOption = STDOUT,
+    output: TableOutputOption = args.STDOUT,
     *,
     folder: Annotated[
         Path | None,
@@ -182,9 +173,12 @@ def filter_table(
         ),
     ] = None,
     drop: Annotated[
-        list[str] | None, column_option("Column that is not used as an input; may be repeated.")
+        list[str] | None,
+        args.column_option("Column that is not used as an input; may be repeated."),
     ] = None,
-    label: Annotated[Text, column_option("Label column, which is not used as an input.")] = None,
+    label: Annotated[
+        args.Text, args.column_option("Label column, which is not used as an input.")
+    ] = None,
     missing: Annotated[
         str, Option(metavar="HOW", help="Missing numbers: error | mean (of the training rows).")
     ] = "error",
@@ -192,10 +186,10 @@ def filter_table(
         str, Option(metavar="FRACTION", help="Share of rows to hold out for evaluation.")
     ] = "0",
     seed: Annotated[int, Option(min=0, help="Seed for sampling the held-out and kept rows.")] = 0,
-    separator: SeparatorOption = None,
-    decimal: DecimalOption = None,
-    thousands: ThousandsOption = None,
-    encoding: EncodingOption = None,
+    separator: args.SeparatorOption = None,
+    decimal: args.DecimalOption = None,
+    thousands: args.ThousandsOption = None,
+    encoding: args.EncodingOption = None,
 ) -> None:
     """Subsample a table so that groups are balanced, with a filter that reveals little about
     group membership.
@@ -215,7 +209,7 @@ def filter_table(
         test=test,
         seed=seed,
         form=PLAIN.updated(form),
-        output=None if output == STDOUT else output,
+        output=None if output == args.STDOUT else output,
         folder=folder,
     )
     found = learn_table_filter(request)

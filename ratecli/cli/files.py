@@ -11,20 +11,7 @@ from typing import Annotated, TypeAlias
 import typer
 from typer import Argument, Option
 
-from ratecli.cli.arguments import (
-    STDOUT,
-    DecimalOption,
-    EncodingOption,
-    FileArgument,
-    FilesArgument,
-    SeparatorOption,
-    SettingsOption,
-    Text,
-    ThousandsOption,
-    collect_errors,
-    column_option,
-    complete_templates,
-)
+from ratecli.cli import arguments as args
 from ratecli.cli.console import (
     echo,
     format_table,
@@ -51,7 +38,9 @@ FormatOption: TypeAlias = Annotated[OutputFormat, Option("--format", help="Outpu
 
 
 def validate(
-    files: FilesArgument, settings: SettingsOption = None, form: FormatOption = OutputFormat.TEXT
+    files: args.FilesArgument,
+    settings: args.SettingsOption = None,
+    form: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Check files, including their data if it is present. Runs and downloads nothing."""
     from ratecli.render import diagnostics_to_github, diagnostics_to_json  # noqa: PLC0415
@@ -60,7 +49,9 @@ def validate(
     faults: list[Diagnostic] = []
     code = 0
     try:
-        collect_errors(files, lambda file: good.append(_check_file(file, settings or (), faults)))
+        args.collect_errors(
+            files, lambda file: good.append(_check_file(file, settings or (), faults))
+        )
     except FaultError as error:
         faults += error.faults
         code = error.exit_code
@@ -85,7 +76,7 @@ def _check_file(file: Path, settings: Sequence[str], warnings: list[Diagnostic])
     return f"{file}: no errors, {pluralize(len(prepared.plan.planned), 'trial')}"
 
 
-def explain(file: FileArgument, settings: SettingsOption = None) -> None:
+def explain(file: args.FileArgument, settings: args.SettingsOption = None) -> None:
     """Show how goals are understood: their classes and normal forms, and which algorithms apply."""
     from ratecli.experiment import explain as explanation  # noqa: PLC0415
     from ratecli.experiment.prepare import check_available  # noqa: PLC0415
@@ -117,31 +108,33 @@ def init(
             "-t",
             metavar="NAME",
             help="Which starter file; see --list.",
-            autocompletion=complete_templates,
+            autocompletion=args.complete_templates,
         ),
     ] = None,
     data: Annotated[Path | None, Option(metavar="CSV", help="Your own table.")] = None,
-    label: Annotated[Text, column_option("The column to predict.")] = None,
+    label: Annotated[args.Text, args.column_option("The column to predict.")] = None,
     target: Annotated[
-        Text, column_option("Instead of --label: a column of numbers to predict.")
+        args.Text, args.column_option("Instead of --label: a column of numbers to predict.")
     ] = None,
-    group: Annotated[list[str] | None, column_option(GROUP_HELP)] = None,
+    group: Annotated[list[str] | None, args.column_option(GROUP_HELP)] = None,
     goal: Annotated[list[str] | None, Option(metavar="'NAME LIMIT'", help=GOAL_HELP)] = None,
     score: Annotated[
-        Text, column_option("The score of an existing model, to set thresholds on it.")
+        args.Text, args.column_option("The score of an existing model, to set thresholds on it.")
     ] = None,
     deployed: Annotated[
-        Text, column_option("The decisions of the model in use, for the goal churn.")
+        args.Text, args.column_option("The decisions of the model in use, for the goal churn.")
     ] = None,
     deployed_positive: Annotated[
-        Text,
+        args.Text,
         Option(metavar="VALUE", help="Its positive value, if it has other words than the label."),
     ] = None,
-    positive: Annotated[Text, Option(metavar="VALUE", help="The label's positive value.")] = None,
-    separator: SeparatorOption = None,
-    decimal: DecimalOption = None,
-    thousands: ThousandsOption = None,
-    encoding: EncodingOption = None,
+    positive: Annotated[
+        args.Text, Option(metavar="VALUE", help="The label's positive value.")
+    ] = None,
+    separator: args.SeparatorOption = None,
+    decimal: args.DecimalOption = None,
+    thousands: args.ThousandsOption = None,
+    encoding: args.EncodingOption = None,
     listed: Annotated[
         bool, Option("--list", help="List the starter files, and the goals.")
     ] = False,
@@ -154,7 +147,7 @@ def init(
         echo(_list_starters())
         return
     options = StarterOptions(
-        DEFAULT_FILE if path == STDOUT else path,
+        DEFAULT_FILE if path == args.STDOUT else path,
         template=template,
         data=data,
         label=label or "",
@@ -170,7 +163,7 @@ def init(
         thousands=thousands,
         encoding=encoding,
     )
-    if path != STDOUT and path.exists() and not force:
+    if path != args.STDOUT and path.exists() and not force:
         raise typer.BadParameter(f"'{path}' already exists; --force replaces it")
     if data is None:
         made = options.template_starter()
@@ -179,7 +172,7 @@ def init(
 
         made = own_table_starter(options)
     print_diagnostics(made.warnings)
-    if path == STDOUT:
+    if path == args.STDOUT:
         sys.stdout.write(made.text)
         return
     atomic_write(path, made.text)

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 from typer import Option
 
-from ratecli.cli.arguments import (
-    FilesArgument,
-    OutputOption,
-    SettingsOption,
-    check_distinct_outputs,
-    collect_errors,
-)
+from ratecli.cli import arguments as args
 from ratecli.cli.console import echo, format_sheet, pluralize, print_diagnostics, print_json
 from ratecli.cli.files import FormatOption, OutputFormat
 from ratecli.files import RESULTS_FOLDER
@@ -35,7 +29,7 @@ ReferenceOption: TypeAlias = Annotated[
 ]
 
 
-def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
+def report(files: args.FilesArgument, output: args.OutputOption = RESULTS_FOLDER) -> None:
     """Write tables, plots and the report again from stored trials.
 
     Several experiments also get a joint page, report.html in the results folder. During a run, the
@@ -46,7 +40,7 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
     from ratecli.report.html import write_joined  # noqa: PLC0415
     from ratecli.report.write import write_report  # noqa: PLC0415
 
-    loaded = collect_errors(files, lambda file: (output / load_experiment(file)[0].name, file))
+    loaded = args.collect_errors(files, lambda file: (output / load_experiment(file)[0].name, file))
     folders = list(dict.fromkeys(folder for folder, _ in loaded))
     stored = [folder for folder in folders if (folder / LEDGER_FILE).is_file()]
     missing = [
@@ -65,16 +59,16 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
         echo("\n".join(map(str, written)))
 
     try:  # an unreadable ledger must not prevent the other reports or the joint page
-        collect_errors(stored, report_one)
+        args.collect_errors(stored, report_one)
     finally:
         if len(folders) > 1:
             echo(write_joined(folders, output / JOINED_REPORT))
 
 
 def check(
-    files: FilesArgument,
-    settings: SettingsOption = None,
-    output: OutputOption = RESULTS_FOLDER,
+    files: args.FilesArgument,
+    settings: args.SettingsOption = None,
+    output: args.OutputOption = RESULTS_FOLDER,
     reference: ReferenceOption = REFERENCE,
     *,
     tolerance: Annotated[
@@ -97,9 +91,11 @@ def check(
     from ratecli.report.check.findings import checks_to_json, to_junit  # noqa: PLC0415
     from ratecli.report.check.results import check_results  # noqa: PLC0415
 
-    ready = collect_errors(files, partial(check_available, overrides=settings or ()))
+    ready = args.collect_errors(files, partial(check_available, overrides=settings or ()))
     folders = [output / prepared.experiment.name for prepared in ready]
-    check_distinct_outputs((prepared.path, f) for prepared, f in zip(ready, folders, strict=True))
+    args.check_distinct_outputs(
+        (prepared.path, f) for prepared, f in zip(ready, folders, strict=True)
+    )
     checks = [
         check_results(prepared, folder, _reference_path(prepared, reference), tolerance)
         for prepared, folder in zip(ready, folders, strict=True)
@@ -115,9 +111,9 @@ def check(
 
 
 def pin(
-    files: FilesArgument,
-    settings: SettingsOption = None,
-    output: OutputOption = RESULTS_FOLDER,
+    files: args.FilesArgument,
+    settings: args.SettingsOption = None,
+    output: args.OutputOption = RESULTS_FOLDER,
     reference: ReferenceOption = REFERENCE,
 ) -> None:
     """Write the results as the reference that `check` compares with.
@@ -133,9 +129,9 @@ def pin(
         trials = sum(len(point.seeds) for point in pinned.trials)
         return f"pinned {pluralize(trials, 'trial')} in {path}; commit it with the file"
 
-    ready = collect_errors(files, partial(check_available, overrides=settings or ()))
-    check_distinct_outputs((each.path, _reference_path(each, reference)) for each in ready)
-    echo("\n".join(collect_errors(ready, pin_one)))
+    ready = args.collect_errors(files, partial(check_available, overrides=settings or ()))
+    args.check_distinct_outputs((each.path, _reference_path(each, reference)) for each in ready)
+    echo("\n".join(args.collect_errors(ready, pin_one)))
 
 
 def _reference_path(prepared: PreparedExperiment, reference: Path) -> Path:

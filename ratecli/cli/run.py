@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from ratecli.cli.arguments import (
-    EXIT_NO_DATA,
-    FilesArgument,
-    OfflineOption,
-    OutputOption,
-    SettingsOption,
-    check_distinct_outputs,
-    collect_errors,
-)
+from ratecli.cli import arguments as args
 from ratecli.cli.console import echo, format_table, print_diagnostics, progress_meter
 from ratecli.errors import Diagnostic
 from ratecli.files import RESULTS_FOLDER, shell_command
@@ -34,8 +26,8 @@ HEADS = ("trials", "stored", "to run", "time")
 
 
 def run(  # one parameter per option
-    files: FilesArgument,
-    settings: SettingsOption = None,
+    files: args.FilesArgument,
+    settings: args.SettingsOption = None,
     jobs: Annotated[
         int | None,
         Option(
@@ -61,8 +53,8 @@ def run(  # one parameter per option
     memory: Annotated[
         str | None, Option(metavar="SIZE", help="Memory limit of a trial's process, such as 4GiB.")
     ] = None,
-    output: OutputOption = RESULTS_FOLDER,
-    offline: OfflineOption = False,
+    output: args.OutputOption = RESULTS_FOLDER,
+    offline: args.OfflineOption = False,
     smoke: Annotated[
         bool, Option("--smoke", help="Quick test: one trial of each algorithm and data set.")
     ] = False,
@@ -86,13 +78,13 @@ def run(  # one parameter per option
     missing: list[Diagnostic] = []
     with progress_meter(quiet=quiet) as meter:
         make = partial(prepare, overrides=changes, offline=offline, progress=meter.download)
-        ready = collect_errors(files, partial(make, write_progress=meter.record), missing)
+        ready = args.collect_errors(files, partial(make, write_progress=meter.record), missing)
     print_diagnostics(missing)
     if smoke:
         ready = [replace(each, plan=each.plan.first_of_each()) for each in ready]
     requests = _requests(ready, output)
     code = run_batch(requests, where, fresh=fresh, quiet=quiet, verbose=verbose)
-    raise typer.Exit(max(EXIT_NO_DATA if missing else 0, code))
+    raise typer.Exit(max(args.EXIT_NO_DATA if missing else 0, code))
 
 
 def _requests(prepared: Iterable[PreparedExperiment], output: Path) -> list[RunRequest]:
@@ -105,9 +97,9 @@ def _requests(prepared: Iterable[PreparedExperiment], output: Path) -> list[RunR
     from ratecli.sampling.deployed import check_model_preserved  # noqa: PLC0415
 
     requests = [RunRequest(each, output / each.experiment.name) for each in prepared]
-    check_distinct_outputs((each.prepared.path, each.folder) for each in requests)
+    args.check_distinct_outputs((each.prepared.path, each.folder) for each in requests)
     results = {each.folder: each.prepared.path for each in requests}
-    collect_errors(
+    args.collect_errors(
         (each.prepared for each in requests),
         lambda one: check_model_preserved(one.experiment, one.document, one.data.folder, results),
     )
@@ -115,7 +107,9 @@ def _requests(prepared: Iterable[PreparedExperiment], output: Path) -> list[RunR
 
 
 def plan(
-    files: FilesArgument, settings: SettingsOption = None, output: OutputOption = RESULTS_FOLDER
+    files: args.FilesArgument,
+    settings: args.SettingsOption = None,
+    output: args.OutputOption = RESULTS_FOLDER,
 ) -> None:
     """Show what `run` would do. Runs nothing, writes no results, downloads nothing.
 
@@ -141,7 +135,7 @@ def plan(
             skip_rows=skip_rows,
             write_progress=meter.record,
         )
-        ready = collect_errors(files, check, lacking)
+        ready = args.collect_errors(files, check, lacking)
     print_diagnostics(lacking)
     requests = _requests(ready, output)
     print_diagnostics(warning for each in ready for warning in each.warnings)
@@ -162,7 +156,7 @@ def plan(
             names = ", ".join(to_fetch[each.folder])
             fetch = shell_command("fetch", each.prepared.path)
             echo(f"missing data: {names}; download with `{fetch}`")
-    raise typer.Exit(EXIT_NO_DATA if lacking else 0)
+    raise typer.Exit(args.EXIT_NO_DATA if lacking else 0)
 
 
 def _print_forecasts(requests: list[RunRequest], *, by_algorithm: bool) -> None:

@@ -39,7 +39,7 @@ from ratecli.ledger.violations import measured_violation
 from ratecli.rates.metrics import goal_names
 from ratecli.render import terminal_safe
 from ratecli.report import sheet as st
-from ratecli.report.answer_text import incomplete_notes
+from ratecli.report.answer import incomplete_notes
 from ratecli.report.groups import (
     LEVEL,
     estimate_share,

@@ -14,7 +14,7 @@ from ratecli.errors import FaultError
 from ratecli.files import LEDGER_FILE, atomic_write
 from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
-from ratecli.report import answer_text, sheets
+from ratecli.report import answer, sheets
 from ratecli.report import sheet as st
 from ratecli.report.certificates import MAX_TREES, certificate_sheet, certificates_to_show
 from ratecli.report.check import expectations as ex
@@ -35,7 +35,7 @@ def render_report(ledger: Ledger, plots: Sequence[PlotImage]) -> str:
     return render_template(
         "report.html.j2",
         ledger=ledger,
-        answer=answer_text,
+        answer=answer,
         sheets=sheets,
         lead=plots[:1],
         others=plots[1:],

@@ -34,7 +34,7 @@ from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial, is_violated
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.render import terminal_safe
-from ratecli.report.answer_text import answer_sentences, incomplete_notes
+from ratecli.report.answer import answer_sentences, incomplete_notes
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.check.expectations import expectation_sheet
 from ratecli.report.groups import group_by, trial_datasets

@@ -8,7 +8,7 @@ from functools import partial
 
 import pandas as pd
 import pytest
-from small import PLAIN, SMALL, TRIALS, quickstart, read_rows
+from small import PLAIN, SMALL, TRIALS, read_rows
 
 from ratecli.datasets.sources import SOURCES
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE
@@ -27,23 +27,6 @@ def plain(folder):
     path = folder / "small.yaml"
     path.write_text(PLAIN)
     return path
-
-
-def test_the_quickstart_runs_once(folder, run):
-    changes = ("seeds=1", "datasets.loans.rows=400", "sweep.kappa=[0.8, 1.0]")
-    arguments = [quickstart(), "--offline", *(part for each in changes for part in ("--set", each))]
-    answer = run(*arguments)
-    assert answer.code == 0
-    assert answer.out.startswith("quickstart: 4 trials: ")
-    assert "(4 run now)" in answer.out
-    assert "report   results/quickstart/report.html" in answer.out
-    models = {path.name for path in (folder / "results" / "quickstart" / "models").iterdir()}
-    assert {"unconstrained-kappa=0.8-seed=0", "majorize-kappa=1-seed=0"} < models
-    before = (folder / "results" / "quickstart" / "metrics.csv").read_bytes()
-    again = run(*arguments)
-    assert again.code == 0
-    assert "(nothing to run, all were stored)" in again.out
-    assert (folder / "results" / "quickstart" / "metrics.csv").read_bytes() == before
 
 
 def test_executor_option():

@@ -7,8 +7,7 @@ from synthetic_ledger import certificate, measured, planned, texts, tutorial
 
 from ratecli.ledger.records import BEST_CONSTANT_KEY, NEW_DATA_KEY, TrialResult
 from ratecli.ledger.view import SAME_TEST_SET, Ledger
-from ratecli.report.answer import answers
-from ratecli.report.answer_text import answer_sentences, best_sheet, incomplete_notes
+from ratecli.report.answer import answer_sentences, answers, best_sheet, incomplete_notes
 from ratecli.report.groups import group_names
 from ratecli.report.sheet import Sheet, SheetCell, format_number, to_markdown
 from ratecli.report.sheets import constraint_sheet, requested_sheets

@@ -133,28 +133,6 @@ def test_an_algorithm_without_the_swept_name_is_a_horizontal_line():
     assert (point.y.mean, point.y.half, point.place) == (4.0, pytest.approx(12.7062047), None)
 
 
-@pytest.mark.parametrize(
-    ("ratios", "flat"),
-    [
-        ([(3.46, 3.5)] * 3, True),
-        ([(3.46,), (3.46,), (3.47,)], False),
-        ([(3.46,), (3.46,), ()], False),
-        ([(3.46,), (), ()], False),
-        ([(1.0, 3.0), (0.0, 4.0)], False),  # equal means, unequal intervals
-    ],
-)
-def test_equal_values_along_a_sweep_are_a_horizontal_line(ratios, flat):
-    trials = [
-        ("a", {"target": t}, {"main": ratio} if ratio else {})
-        for t, seeds in enumerate(ratios)
-        for ratio in seeds or (None,)
-    ]
-    (line,) = collected(trials, ALONG)
-    assert line.flat == flat
-    expected = [None] if flat else [t for t, seeds in enumerate(ratios) if seeds]
-    assert [place and place[0] for place in places(line)] == expected
-
-
 def test_a_requested_horizontal_line_has_a_position_among_metrics_only():
     trials = [*plain({"target": 9}, 3.4), *curve()]
     flat, *rest = collected(trials, ACROSS, lines=("plain",))

@@ -198,7 +198,7 @@ def collect_lines(
     """Return the lines of all algorithms and variants that a plot shows.
 
     Their places in the palette do not depend on the results. With `simplify`, points without
-    finite values are left out, and what the sweep does not affect becomes one point or a flat line.
+    finite values are left out, and what the sweep does not affect becomes one point.
     """
     ledger = ledger.for_metrics([axes.y] if axes.swept else [axes.x, axes.y])
     algorithms = group_by(seed_groups(ledger), lambda group: group.label)
@@ -211,22 +211,14 @@ def collect_lines(
             if selection.includes(label) and selection.includes_variant(variant, variants):
                 owner = f"{label} ({variant})" if len(variants) > 1 else label
                 points = [axes.point(select_variant(siblings, variant)) for siblings in shown]
-                flat = label in selection.lines or (
-                    axes.swept and (_constant(points, simplify) or not any(p.x.n for p in points))
-                )
+                no_x = axes.swept and not any(point.x.n for point in points)
+                flat = no_x or label in selection.lines
                 if flat and axes.swept:
                     points = [replace(point, x=NO_ESTIMATE) for point in points]
                 place = everything.index(variant) if variant else 0
                 line = SweepLine(owner, position, place, flat=flat)
                 found += _lines_of(line, points, axes, ledger.sweep, simplify=simplify)
     return found
-
-
-def _constant(points: Sequence[LinePoint], simplify: bool) -> bool:
-    """Return whether several points along a sweep have the same value and interval."""
-    values = {replace(point, x=NO_ESTIMATE).rounded for point in points if point.y.finite}
-    complete = all(point.y.finite for point in points)
-    return simplify and complete and len(points) > 1 and len(values) == 1
 
 
 def _lines_of(
