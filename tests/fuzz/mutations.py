@@ -1,71 +1,138 @@
 """Files and rules changed as people, editors and attackers change them.
 
-Each step takes a source of chance with the methods of `random.Random`, so that a seed, or
-Hypothesis, determines the result.
+They start from shipped experiments, starter files and small files of all kinds. Each step takes a
+source of chance with the methods of `random.Random`, so that a seed, or Hypothesis, determines the
+result.
 """
 
 from __future__ import annotations
 
+import copy
 import re
+import sys
+from functools import cache
 from itertools import islice
+from pathlib import Path
 from random import Random
 from typing import Any
 
-import corpus
 import yaml
 from nested import paths
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "cli")]
+
+from broken_files import BROKEN, TABLES  # noqa: E402  it is among the tests of commands
+from marked import marked  # noqa: E402
+
+__all__ = ["TABLES", "file_with", "mutated_file", "mutated_rule"]
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 MOST = 3000
+LONGEST = 8
 TOKEN = re.compile(r"\w+|[^\S\n]+|\n|.", re.DOTALL)
 BYTES = (
     *(b"\0", b"\xff", b"\xef\xbb\xbf", b"\xff\xfe", b"\r\n", b"\r", b"\t", b"\x1b[31m", b"\x7f"),
     *(b"\x85", b"\xed\xa0\x80", b"\xc0\x80", b"\xe2\x80\xa8", b"\xe2\x80\xae", b"\xf4\x8f\xbf\xbf"),
     *(b"\xf0\x9f\x98\x80", b"\xc2\xa0", b"\xe2\x80\x8b", b"e\xcc\x81" * 20),
 )
-YAML_WORDS = (
+RULE_TEXT = """
+<= >= < > = != == + - * / ** ( ) [ ] , % ^ & | ~ ! ? ; by= abs( max( min( sqrt( log( exp( kl( of(
+max_gap( mean( imbalance( tpr error share roc_auc mse churn
+"""
+WORDS = (
     *("<<: *a", "&a ", "*a", "!!python/object/apply:os.system ['id']", "!!binary aGk=", "!!set"),
     *("!x", "? ", "- ", ": ", "|", ">-", "---\n", "...\n", "%YAML 1.2\n---\n", "'", '"', "#", "@"),
-    *("{{ x }}", "${HOME}", "../../etc/passwd", "/etc/passwd", "~/x", "$(id)", "C:\\x"),
-    *("file:///etc/passwd", "<script>", "{", "}", "`", "%"),
-    *("\u202e", "\u00e9", "\U0001f600", "'\\ud800'", '"\\ud800"', '"\\u0000"'),
-    '"\\x1b[2J"',
+    *("{{ x }}", "${HOME}", "../../etc/passwd", "~/x", "$(id)", "C:\\x", "<script>", "{", "}", "`"),
+    *(
+        "\u202e",
+        "\U0001f600",
+        "'\\ud800'",
+        '"\\ud800"',
+        '"\\u0000"',
+        '"\\x1b[2J"',
+        "\x1b",
+        "\u00b2",
+    ),
+    *("0", "-1", "2", "-0.0", "1e999", "1e-999", ".inf", "-.inf", ".nan", "9223372036854775808"),
+    *("1" + "0" * 400, "1/0", "1/3", "0x7f", "1_0", "1e308", "5e-324", "1000%", "30 s", "4 GiB"),
+    *RULE_TEXT.split(),
 )
-NUMBERS = (
-    *("0", "-1", "1", "2", "-0.0", "1e999", "-1e999", "1e-999", ".inf", "-.inf", ".nan", "0.1"),
-    *("9223372036854775807", "9223372036854775808", "1" + "0" * 400, "1/0", "1/3", "999999/1"),
-    *("0x7f", "0o7", "1_0", "1e308", "5e-324", "50%", "1000%", "30 s", "4 GiB", "100000"),
-)
-RULE_TEXT = """
-<= >= < > = != == + - * / ** ( ) [ ] , @ % ' " \\ ^ & | ~ ! ? ; by= abs( max( min( sqrt( log( exp(
-kl( of( max_gap( min_ratio( mean( imbalance( tpr error share roc_auc mse precision positive_rate
-base_rate churn
-"""
-RULE_WORDS = [*RULE_TEXT.split(), *"\u00b2\u0663\u2264\u2212\u00d7\ufeff\x1b\n\t"]
 ODD: tuple[Any, ...] = (
-    *(None, True, False, 0, -1, 1, 2**63 - 1, 2**63, -(2**64), 10**40, 0.0, -0.0, 1e308),
-    *(float("inf"), float("nan"), "", " ", "x", "null", "a: b", "a" * 5000, "\u0000", "\x1b[31m"),
-    *("\u202e", "\U0001f600", "../..", "/etc/passwd", [], {}, [[]], [None], {"": ""}, {"a": None}),
-    *([{}], [1, "a", None, {}], {"a": {"b": {"c": []}}}, [0] * 300, "error"),
-    {f"k{k}": k for k in range(200)},
-    *("linspace(0, 1, 3)", "logspace(1, 2, 3)", "linspace(0, 1, 100000)"),
+    *(None, True, 0, -1, 2**63, -(2**64), 10**40, -0.0, 1e308, float("inf"), float("nan"), "", " "),
+    *("null", "a: b", "a" * 5000, "\u0000", "\x1b[31m", "\u202e", "../..", "/etc/passwd", [], {}),
+    *([[]], [None], {"": ""}, {"a": None}, [{}], [1, "a", None, {}], {"a": {"b": {"c": []}}}),
+    *([0] * 300, {f"k{k}": k for k in range(200)}, "linspace(0, 1, 3)", "linspace(0, 1, 100000)"),
 )
+TOWERS = (
+    *("9**9**9 * {0}", "exp(exp(exp(9))) + {0}", "({0}) ** 1e300", "({0}) / 0", "0 * ({0})"),
+    *("1e308 * 10 * ({0})", "({0}) * ({0}) * ({0}) * ({0}) * ({0})", "log(-1) + {0}", "{0} @ test"),
+    *("min(by=({0}))", "max_gap(max_gap({0}, by=sex), by=sex)", "tpr[sex = '\\'', {0}]"),
+    *("max_gap(tpr, by=(sex, region, purpose)) + {0}", "{0} <= {0} <= {0}", "{0} + {0} = {0}, {0}"),
+)
+
+
+@cache
+def files() -> tuple[str, ...]:
+    """Return texts of YAML files with short sweeps, so that a file is read in milliseconds."""
+    places = [*sorted((ROOT / "experiments").rglob("*.yaml"))]
+    places += sorted((ROOT / "ratecli" / "experiment" / "starters").rglob("*.yaml"))
+    shipped = [_brief(path.read_text("utf-8")) for path in places]
+    small = [text for broken in BROKEN if len(text := marked(broken.text)[0]) < 2000]
+    return (*shipped, *dict.fromkeys(small))
+
+
+def _brief(text: str) -> str:
+    """Return the same file with at most `LONGEST` values a sweep and few generated rows."""
+
+    def shorter(space: re.Match[str]) -> str:
+        return f"{space[1]}{min(int(space[2]), LONGEST)})"
+
+    text = text.replace("source: clicks,", "source: clicks, rows: 3000,")
+    return re.sub(r"((?:lin|log)space\([^)]*, *)(\d+)\)", shorter, text)
+
+
+@cache
+def rules() -> tuple[str, ...]:
+    """Return the rules of all these files."""
+    found: dict[str, None] = {}
+    for text in files():
+        try:
+            data = yaml.safe_load(text)
+        except yaml.YAMLError:
+            continue
+        if isinstance(data, dict):
+            parts = [data.get(key) for key in ("constraints", "metrics", "groups")]
+            inner = [rule for part in parts if isinstance(part, dict) for rule in part.values()]
+            texts = [each for each in (data.get("objective"), *inner) if isinstance(each, str)]
+            found |= dict.fromkeys(each for each in texts if len(each) < 1000)
+    return tuple(found)
+
+
+@cache
+def words() -> tuple[str, ...]:
+    """Return names and numbers that occur in the files, and unusual words."""
+    found = (word for text in files() for word in re.findall(r"[\w.%@]+", text))
+    return (*dict.fromkeys(found), *WORDS * 3)
 
 
 def mutated_file(chance: Random) -> bytes:
     """Return a file of the corpus after some changes, mostly of its data, otherwise of its text."""
-    text, kind = chance.choice(corpus.files()), chance.random()
+    text, kind = chance.choice(files()), chance.random()
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        changes = (_change_data,) if kind < 0.7 else (_change_tokens, _change_lines)
-        text = chance.choice(changes)(chance, text)
+        text = (_change_data if kind < 0.7 else _change_tokens)(chance, text)
     raw = text.encode("utf-8", "surrogatepass")
-    return _change_bytes(chance, raw) if 0.8 < kind < 0.9 else raw
+    if not 0.8 < kind < 0.9:
+        return raw
+    at = chance.randrange(len(raw) + 1)
+    more = chance.choice((bytes([chance.randrange(256)]), chance.choice(BYTES)))
+    return chance.choice((raw[:at], raw[:at] + more + raw[at:], more + raw))
 
 
 def mutated_rule(chance: Random) -> str:
     """Return a rule after one to four changes."""
-    rule = chance.choice(corpus.rules())
+    rule = chance.choice(rules())
     for _ in range(chance.choice((1, 1, 2, 3, 4))):
         rule = chance.choice((_change_tokens, _change_tokens, _change_rule))(chance, rule)
     return rule
@@ -88,23 +155,19 @@ def file_with(chance: Random, rule: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _change_bytes(chance: Random, raw: bytes) -> bytes:
-    at = chance.randrange(len(raw) + 1)
-    more = chance.choice((bytes([chance.randrange(256)]), chance.choice(BYTES)))
-    return chance.choice((raw[:at], raw[:at] + more + raw[at:], more + raw))
-
-
 def _change_tokens(chance: Random, text: str) -> str:
-    tokens = TOKEN.findall(text) or [" "]
+    """Replace, insert, delete, repeat or swap words, or whole lines."""
+    by_line = chance.random() < 0.3
+    tokens = text.splitlines(keepends=True) if by_line else TOKEN.findall(text)
+    tokens = tokens or [" "]
     start, at = chance.randrange(len(tokens)), chance.randrange(len(tokens))
     end = start + chance.choice((1, 1, 2, 5, 20, 200))
-    word = chance.choice(chance.choice((corpus.words(), NUMBERS, YAML_WORDS, RULE_WORDS)))
     match chance.randrange(5):
         case 0:
             solid = [k for k, token in enumerate(tokens) if token.strip()] or [0]
-            tokens[chance.choice(solid)] = word
+            tokens[chance.choice(solid)] = chance.choice(words())
         case 1:
-            tokens.insert(at, word)
+            tokens.insert(at, chance.choice(words()))
         case 2:
             del tokens[start:end]
         case 3:
@@ -114,59 +177,38 @@ def _change_tokens(chance: Random, text: str) -> str:
     return "".join(tokens)
 
 
-def _change_lines(chance: Random, text: str) -> str:
-    lines = text.split("\n")
-    at, other = chance.randrange(len(lines)), chance.randrange(len(lines))
-    match chance.randrange(5):
-        case 0:
-            del lines[at]
-        case 1:
-            lines.insert(other, lines[at])
-        case 2:
-            lines[at] = " " * chance.randrange(1, 5) + lines[at]
-        case 3:
-            lines[at] = lines[at].lstrip()
-        case _:
-            lines.insert(at, chance.choice(chance.choice(corpus.files()).split("\n")))
-    return chance.choice(("\n", "\n", "\n", "\n", "\n", "\r\n", "\r")).join(lines)
-
-
 def _change_data(chance: Random, text: str) -> str:
     """Return YAML with one part of its data changed."""
     try:
         data = yaml.load(text, Loader=LOADER)
         places = list(islice(paths(data), MOST + 1))  # aliases may make them endless
         if len(places) > MOST:
-            return _change_lines(chance, text)
+            return _change_tokens(chance, text)
         flow, width = chance.choice((True, False, None)), chance.choice((80, 10**6))
         changed = _changed(chance, data, places)
         return yaml.dump(changed, Dumper=DUMPER, default_flow_style=flow, width=width)
     except (yaml.YAMLError, ValueError, RecursionError, MemoryError):
-        return _change_lines(chance, text)
+        return _change_tokens(chance, text)
 
 
 def _changed(chance: Random, data: Any, places: list[tuple[Any, ...]]) -> Any:
-    path, word = chance.choice(places), chance.choice(corpus.words())
+    path, word, odd = chance.choice(places), chance.choice(words()), chance.choice(ODD)
     if not path:
-        return chance.choice(ODD)
+        return odd
     holder, key = _at(data, path[:-1]), path[-1]
-    match chance.randrange(8):
+    match chance.randrange(6):
         case 0:
             del holder[key]
-        case 1:
-            holder[key] = [holder[key]]
-        case 2:
-            holder[key] = {word: holder[key]}
-        case 3:
-            holder[key] = _copy(_at(data, chance.choice(places)))
-        case 4 if isinstance(holder, dict):
+        case 1 if isinstance(holder, dict):
             holder[chance.choice((word, word, 1, None, True, ""))] = holder.pop(key)
-        case 5 if isinstance(holder, list):
-            holder.append(_copy(holder[key]))
-        case 6 if isinstance(holder[key], str):
-            holder[key] = word
+        case 2 if isinstance(holder, list):
+            holder.append(copy.deepcopy(holder[key]))
+        case 3:
+            holder[key] = copy.deepcopy(_at(data, chance.choice(places)))
+        case 4:
+            holder[key] = chance.choice(([holder[key]], {word: holder[key]}, word))
         case _:
-            holder[key] = _copy(chance.choice(ODD))
+            holder[key] = copy.deepcopy(odd)
     return data
 
 
@@ -176,24 +218,9 @@ def _at(data: Any, path: tuple[Any, ...]) -> Any:
     return data
 
 
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(part) for key, part in value.items()}
-    return [_copy(part) for part in value] if isinstance(value, list) else value
-
-
-TOWERS = (
-    *("9**9**9 * {0}", "exp(exp(exp(9))) + {0}", "({0}) ** 1e300", "({0}) / 0", "0 * ({0})"),
-    *("1e308 * 10 * ({0})", "({0}) * ({0}) * ({0}) * ({0}) * ({0})", "log(-1) + {0}"),
-    *("sqrt({0} - {0})", "min(by=({0}))", "max_gap(max_gap({0}, by=sex), by=sex)", "5% {0} %"),
-    *("max_gap(tpr, by=(sex, region, purpose)) + {0}", "tpr[sex = '\\'', {0}]", "({0})[women]"),
-    *("tpr[sex = Female, sex = Male] + {0}", "{0} @ test"),
-)
-
-
 def _change_rule(chance: Random, rule: str) -> str:
     """Nest a rule, chain it with itself or another, or put it where numbers grow without end."""
-    other = chance.choice(corpus.rules())
+    other = chance.choice(rules())
     match chance.randrange(4):
         case 0:
             depth = chance.choice((3, 30, 45, 200, 900))

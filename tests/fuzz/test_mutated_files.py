@@ -11,13 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-import corpus
 import mutations
 import pytest
-from guard import TooLongError, watched
+from guard import TooLongError, check, look, watched
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from looked_at import check, look
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import read_experiment
@@ -38,7 +36,7 @@ def folder(tmp_path_factory):
         patch.setenv("RATECLI_DATA", str(place / "data"))
         patch.delenv("RATECLI_DATA_MIRROR", raising=False)
         patch.setattr(sys, "dont_write_bytecode", True)
-        for name, text in corpus.TABLES.items():
+        for name, text in mutations.TABLES.items():
             (place / name).write_text(text, encoding="utf-8")
         yield place
 
@@ -92,7 +90,7 @@ def test_the_guard_records_side_effects(folder, act):
     with watched(60) as done, suppress(OSError):
         act()
     assert done
-    (folder / "people.csv").write_text(corpus.TABLES["people.csv"])
+    (folder / "people.csv").write_text(mutations.TABLES["people.csv"])
     with watched(60) as done:
         Path("people.csv").read_text()
     assert not done
