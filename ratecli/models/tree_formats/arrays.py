@@ -51,11 +51,6 @@ class Tree(NamedTuple):
             parts[name] = np.pad(parts[name], sizes, constant_values=blank)
         return cls(**parts | {"values": np.pad(parts["values"], [(splits, 0), (0, 0)])})
 
-    def select(self, nodes: NDArray[np.intp]) -> Tree:
-        """Return the `nodes` (M,) in this order; their children keep their numbers."""
-        names = self._fields[:-1]  # all but the sets
-        return self._replace(**{name: getattr(self, name)[nodes] for name in names})
-
 
 def combine_trees(
     layout: ColumnLayout, trees: Iterable[Tree], start: Array, *, softmax: bool, **more: Any

@@ -22,8 +22,6 @@ from ratecli.models.tree_formats.arrays import (
 )
 from ratecli.models.trees import TreeEnsemble
 
-ZERO = float(np.float32(1e-35))
-"""Numbers of at most this size are zero, hence missing, in trees with `zero_as_missing`."""
 CATEGORICAL, DEFAULT_LEFT = 1, 2
 MISSING_SHIFT, ZERO_MISSING = 2, 1
 """Bits of LightGBM's `decision_type`; missing numbers count as 0 below `ZERO_MISSING`."""
@@ -132,11 +130,12 @@ def _read_tree(
     children = np.stack([left, right], axis=1)
     children = np.where(children < 0, splits - 1 - children, children)  # leaf j is -1 - j
     by_set, missing = kind & CATEGORICAL != 0, kind >> MISSING_SHIFT
+    require((by_set | (missing != ZERO_MISSING)).all(), "it takes zeros for missing values")
     as_zero = ~by_set & (missing < ZERO_MISSING)
     second = np.where(as_zero, threshold < 0, by_set | (kind & DEFAULT_LEFT == 0))
     members = _sets(numbers, threshold[by_set]) if by_set.any() else ()
     set_at, sets = sets_of_levels(layout, column, by_set, members)
-    tree = Tree.of_splits(
+    return Tree.of_splits(
         column=column,
         threshold=threshold,
         children=children,
@@ -145,7 +144,6 @@ def _read_tree(
         set_at=set_at,
         sets=sets,
     )
-    return _with_missing_zeros(tree, np.pad(~by_set & (missing == ZERO_MISSING), (0, leaves)))
 
 
 def _sets(numbers: Callable[[str], NDArray[Any]], at: Array) -> list[NDArray[np.intp]]:
@@ -159,25 +157,3 @@ def _sets(numbers: Callable[[str], NDArray[Any]], at: Array) -> list[NDArray[np.
     bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
     ends = 32 * bounds
     return [np.flatnonzero(bits[ends[k] : ends[k + 1]]) for k in at.astype(np.intp)]
-
-
-def _with_missing_zeros(tree: Tree, zeros: NDArray[np.bool_]) -> Tree:
-    """Return the tree with three nodes for each split in `zeros` (N,), where zeros are missing.
-
-    The first asks whether the number is below zero; the second whether it is zero; the third is the
-    split itself. The first leads to the third or second, the second to the child for missing
-    numbers or to the third.
-    """
-    if not zeros.any():
-        return tree
-    sizes = np.where(zeros, 3, 1)
-    first = np.cumsum(sizes) - sizes
-    below, equal = first[zeros], first[zeros] + 1
-    found = tree.select(np.repeat(np.arange(len(sizes)), sizes))
-    found.children[:] = first[found.children]
-    default = np.where(tree.missing_second[zeros], *found.children[below].T[::-1])
-    found.threshold[below], found.threshold[equal] = np.nextafter(-ZERO, -1), ZERO
-    found.missing_second[below], found.missing_second[equal] = True, False
-    found.children[below] = np.stack([below + 2, equal], axis=1)
-    found.children[equal] = np.stack([default, below + 2], axis=1)
-    return found

@@ -107,31 +107,33 @@ def _read_tree(
     """Return a tree whose leaves have `weight` times their values for class k of `count`."""
     require(stated["tree_param"]["size_leaf_vector"] in {"0", "1"}, "leaves of several values")
     names = ("left_children", "right_children", "split_indices", "split_type", "default_left")
-    left, right, column, kind, default = lists = [integers(stated[name]) for name in names]
-    values = numbers(stated["split_conditions"])
-    require({len(values)} == set(map(len, lists)), "the lists of nodes differ in length")
+    lists: list[NDArray[Any]] = [
+        *(integers(stated[name]) for name in names),
+        numbers(stated["split_conditions"]),
+    ]
+    require(len(set(map(len, lists))) == 1, "the lists of nodes differ in length")
+    order = _parents_first(*lists[:2])
+    place = np.zeros(len(lists[0]), dtype=np.intp)
+    place[order] = np.arange(len(order))
+    left, right, column, kind, default, values = (each[order] for each in lists)
     inner = left != NO_CHILD
     require((column[inner] >= 0).all(), "a column does not exist")
     require(np.isin(kind[inner], (0, 1)).all(), "a split is of an unknown kind")
     by_set = inner & (kind != 0)
-    members = _read_sets(stated, np.flatnonzero(by_set).tolist()) if by_set.any() else ()
+    members = _read_sets(stated, order[by_set].tolist()) if by_set.any() else ()
     set_at, second = sets_of_levels(layout, column, by_set, members)
     # the first child if below the threshold, as 32-bit floats
     below = np.nextafter(values.astype(np.float32), np.float32(-np.inf)).astype(float)
-    order = _parents_first(left, right)
-    place = np.zeros(len(left), dtype=np.intp)
-    place[order] = np.arange(len(order))
-    tree = Tree(
+    return Tree(
         column=np.where(inner, column, LEAF),
         # XGBoost 2 writes NaN as the threshold of a set
         threshold=np.where(inner & ~by_set, below, 0.0),
-        children=place[np.stack([left, right], axis=1)],
+        children=place[np.stack([left, right], axis=1).astype(np.intp)],
         missing_second=default == 0,
         values=place_in_column(np.where(inner, 0.0, weight * values), k, count),
         set_at=set_at,
         sets=~second,
     )
-    return tree.select(order)
 
 
 def _parents_first(left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.intp]:
