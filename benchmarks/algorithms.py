@@ -118,7 +118,9 @@ def measured(algorithm: str, rows: int, limit: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
-    parser.add_argument("--algorithms", nargs="+", default=[each.name for each in ranked_algorithms()])
+    parser.add_argument(
+        "--algorithms", nargs="+", default=[each.name for each in ranked_algorithms()]
+    )
     parser.add_argument("--limit", type=float, default=900.0)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()

@@ -154,7 +154,7 @@ def run(cell: Cell, seed: int, way: str, folder: Path) -> dict[str, Any]:
     path.write_text(cell.text(seed, way), "utf-8")
     *before, task = prepare(path, offline=True).plan.tasks
     results = {each.payload.key: run_trial(each.payload, {}) for each in before}
-    trial = Trial(task.payload, _load_rows(task.payload, results), {}, results)
+    trial = Trial(task.payload, _load_rows(task.payload, results)[0], {}, results)
     problem, case, begun = trial.problem(), task.payload.case, time.process_time()
     with limit_to_one_thread():
         rng = random_stream(seed, "solver", case.algorithm)

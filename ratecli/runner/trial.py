@@ -80,61 +80,34 @@ TOO_FEW_ROWS_CODES = frozenset({"E306", "E311", "E408"})
 def run_trial(
     spec: TrialSpec, results: Mapping[str, TrialResult], fits: Path | None = None
 ) -> TrialResult:
-    """Solve and measure a trial; `results` maps keys of trials it depends on to their results.
+    """Load the rows of a trial, pose and solve its problem, and measure the solution.
 
-    `fits` is the folder, if any, of fits that trials share.
+    `results` maps keys of trials it depends on to their results. `fits` is the folder, if any, of
+    fits that trials share.
     """
-    with shared_fits(fits):
-        return _run_trial(spec, results)
-
-
-def _run_trial(spec: TrialSpec, results: Mapping[str, TrialResult]) -> TrialResult:
     # import before starting the clock, so that the first trial in a process is not slower
     import_sklearn_linear()
-    begun = cache_adjusted_time()
-
-    def no_solution(rows: TrialData, reason: str) -> TrialResult:
-        seconds = cache_adjusted_time() - begun
-        return TrialResult(spec.key, "no_solution_found", reason, seconds, {"rows": rows.splits()})
-
-    missing = missing_solution_reason(spec, results)
-    if missing:
-        return no_solution(_rows_without_filter(spec), missing)
-    try:
-        rows = _load_rows(spec, results)
-    except NoRowsKeptError as error:
-        return no_solution(_rows_without_filter(spec), error.faults[0].message)
-    reference = {
-        label: _rows_of_trial(spec, rows, key, results).predictions(
-            _main_classifier(results[key], label)
+    with shared_fits(fits):
+        begun = cache_adjusted_time()
+        rows, missing = _load_rows(spec, results)
+        found = MeasuredSolution.none(missing)
+        if not missing:
+            trial = Trial(spec, rows, _references(spec, rows, results), results).with_others()
+            with fixed_features(rows.X):
+                found = trial.run()
+        variants = found.solution.variants
+        return TrialResult(
+            key=spec.key,
+            status=found.status,
+            reason=found.reason,
+            seconds=cache_adjusted_time() - begun,
+            info={"rows": rows.splits(), **found.info},
+            trace=found.solution.trace,
+            multipliers=found.solution.multipliers,
+            values=tuple(found.values),
+            models={name: dumps(classifier) for name, classifier in variants.items()},
+            encoding=stored_encoding(rows.encoding, variants.values()) if variants else "",
         )
-        for label, key in spec.of.items()
-        if not has_no_solution(results[key])
-    }
-    trial = Trial(spec, rows, reference, results).with_others()
-    with fixed_features(rows.X):
-        try:
-            problem = trial.problem()
-        except FaultError as error:
-            case = spec.case
-            sampled = any(each is not None for each in (case.share, case.holdout, case.filtering))
-            if not sampled or not {fault.code for fault in error.faults} <= TOO_FEW_ROWS_CODES:
-                raise
-            return no_solution(rows, "; ".join(fault.message for fault in error.faults))
-        found = trial.solve(problem)
-    variants = found.solution.variants
-    return TrialResult(
-        key=spec.key,
-        status=found.status,
-        reason=found.reason,
-        seconds=cache_adjusted_time() - begun,
-        info={"rows": rows.splits(), **found.info},
-        trace=found.solution.trace,
-        multipliers=found.solution.multipliers,
-        values=tuple(found.values),
-        models={name: dumps(classifier) for name, classifier in variants.items()},
-        encoding=stored_encoding(rows.encoding, variants.values()) if variants else "",
-    )
 
 
 def has_no_solution(result: TrialResult) -> bool:
@@ -168,7 +141,19 @@ def missing_solution_reason(spec: TrialSpec, results: Mapping[str, TrialResult])
     return ""
 
 
-def _load_rows(spec: TrialSpec, results: Mapping[str, TrialResult]) -> TrialData:
+def _load_rows(spec: TrialSpec, results: Mapping[str, TrialResult]) -> tuple[TrialData, str]:
+    """Return the rows; if the trial cannot run, its rows without a filter, and why it cannot."""
+    reason = missing_solution_reason(spec, results)
+    if not reason:
+        try:
+            return _with_deployed(spec, results), ""
+        except NoRowsKeptError as error:
+            reason = error.faults[0].message
+    return load_trial_data(spec.data, spec.seed, spec.deployed_column, spec.case.sampling), reason
+
+
+def _with_deployed(spec: TrialSpec, results: Mapping[str, TrialResult]) -> TrialData:
+    """Return the rows with the decisions of the deployed model, if any."""
     rows = load_training_rows(
         spec.data, spec.seed, spec.deployed_column, spec.training_rows, results
     )
@@ -189,8 +174,17 @@ def _load_rows(spec: TrialSpec, results: Mapping[str, TrialResult]) -> TrialData
     return with_classifier_decisions(rows, classifier, other_rows)
 
 
-def _rows_without_filter(spec: TrialSpec) -> TrialData:
-    return load_trial_data(spec.data, spec.seed, spec.deployed_column, spec.case.sampling)
+def _references(
+    spec: TrialSpec, rows: TrialData, results: Mapping[str, TrialResult]
+) -> dict[str, Predictions]:
+    """Return the predictions of the algorithms that the trial refers to, by label."""
+    return {
+        label: _rows_of_trial(spec, rows, key, results).predictions(
+            _main_classifier(results[key], label)
+        )
+        for label, key in spec.of.items()
+        if not has_no_solution(results[key])
+    }
 
 
 def _rows_of_trial(
@@ -224,6 +218,11 @@ class MeasuredSolution:
     reason: str
     info: Mapping[str, Any]
 
+    @classmethod
+    def none(cls, reason: str) -> MeasuredSolution:
+        status = "no_solution_found"
+        return cls(Solution({}, status, reason), [], status, reason, {})
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -241,6 +240,18 @@ class Trial:
     rows: TrialData
     reference: Mapping[str, Predictions]
     results: Mapping[str, TrialResult] = field(default_factory=dict)
+
+    def run(self) -> MeasuredSolution:
+        """Pose and solve the problem; no solution if it is undefined on few sampled rows."""
+        try:
+            problem = self.problem()
+        except FaultError as error:
+            case = self.spec.case
+            sampled = any(each is not None for each in (case.share, case.holdout, case.filtering))
+            if not sampled or not {fault.code for fault in error.faults} <= TOO_FEW_ROWS_CODES:
+                raise
+            return MeasuredSolution.none("; ".join(fault.message for fault in error.faults))
+        return self.solve(problem)
 
     def problem(self) -> Problem:
         """Return the problem for the solver, with validation data, safety test, deployed model."""
