@@ -14,7 +14,7 @@ from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore
 from ratecli.runner.executors import Executor
-from ratecli.runner.run import RunOutcome, run_experiment
+from ratecli.runner.run import RunOutcome, RunRequest, run_experiments
 
 
 def people(rows: int, seed: int) -> pd.DataFrame:
@@ -37,8 +37,9 @@ def write(folder: Path, text: str, name: str = "exp.yaml") -> Path:
 def run_file(path: Path, *overrides: str) -> tuple[RunOutcome, LedgerStore]:
     """Run a file serially in its folder; return the outcome and the open ledger."""
     folder = path.parent / "results"
-    outcome = run_experiment(prepare(path, overrides), folder, Executor(), quiet=True)
-    return outcome, LedgerStore(folder / LEDGER_FILE, readonly=True)
+    outcomes, request = [], RunRequest(prepare(path, overrides), folder)
+    run_experiments([request], Executor(), outcomes.append, quiet=True)
+    return outcomes[0], LedgerStore(folder / LEDGER_FILE, readonly=True)
 
 
 def faults(path: Path, *overrides: str) -> list[Diagnostic]:

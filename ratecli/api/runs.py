@@ -42,7 +42,7 @@ from ratecli.report.check.expectations import warn_unmet_expectations
 from ratecli.report.tables import metrics_table, summary_table, trials_table
 from ratecli.report.write import check_report_folder, write_report
 from ratecli.runner.executors import Executor, parse_executor
-from ratecli.runner.run import run_experiment as run_trials
+from ratecli.runner.run import RunOutcome, RunRequest, run_experiments
 from ratecli.sampling.deployed import check_model_preserved
 
 DEFAULT_PATH = Path("experiment")
@@ -111,10 +111,11 @@ def run(
         )
         with lock_results(folder):
             check_report_folder(folder)
-            outcome = run_trials(prepared, folder, executor, fresh=fresh, quiet=True)
+            outcomes, request = list[RunOutcome](), RunRequest(prepared, folder)
+            run_experiments([request], executor, outcomes.append, fresh=fresh, quiet=True)
             ledger, _ = write_report(folder)
-        failed = [f"a trial failed: {name}: {result.reason}" for name, result in outcome.failed]
-        issue_warnings([*outcome.warnings, *warn_unmet_expectations(ledger), *failed])
+        failed = [f"a trial failed: {name}: {result.reason}" for name, result in outcomes[0].failed]
+        issue_warnings([*outcomes[0].warnings, *warn_unmet_expectations(ledger), *failed])
     return load_results(folder)
 
 

@@ -85,22 +85,6 @@ class RunOutcome:
         return 1 if self.failed else 0
 
 
-def run_experiment(
-    prepared: PreparedExperiment,
-    folder: Path,
-    executor: Executor,
-    *,
-    fresh: bool = False,
-    quiet: bool = False,
-) -> RunOutcome:
-    """Run one experiment; see `run_experiments`."""
-    outcomes: list[RunOutcome] = []
-    run_experiments(
-        [RunRequest(prepared, folder)], executor, outcomes.append, fresh=fresh, quiet=quiet
-    )
-    return outcomes[0]
-
-
 def run_experiments(
     requests: Sequence[RunRequest],
     executor: Executor,

@@ -361,12 +361,9 @@ class Trial:
         if sample.logs is not None and predictions:
             main, split = next(iter(predictions.values())), "test" if "test" in splits else "train"
             info[EFFECTIVE_ROWS_KEY] = effective_rows(sample, split, leaves, main)
-        constants = trial.best_constants()
         filters = summarize_filters(case.goals(), sample, splits, solution.variants, predictions)
         info |= filters or {
-            BEST_CONSTANT_KEY: {name: best for name, (best, *_) in constants.items()},
-            UNDEFINED_CONSTANT_KEY: {name: texts for name, (_, texts, _) in constants.items()},
-            CONSTANT_NAME_KEY: {name: words for name, (*_, words) in constants.items()},
+            **trial.best_constants(),
             GROUP_RATES_KEY: group_rates(
                 trial.rows, case.metrics.values(), case.groups, predictions
             ),
@@ -473,24 +470,27 @@ class Trial:
         share = splits.get("test", 0) / sum(splits.values())
         return {"levels": levels, "pieces": found, "test": [crc32(rows.tobytes()), share]}
 
-    def best_constants(self) -> dict[str, tuple[float, list[str], str]]:
+    def best_constants(self) -> dict[str, dict[str, Any]]:
         """Return the smallest objective of a constant that violates no constraint, by split.
 
-        Also return the texts of the constraints that are undefined for it: one on precision, where
-        nobody is selected, is not violated. Also return the constant in words. The constants are
-        "always negative" and "always positive". Splits where every constant violates a constraint
-        are left out. The constant may violate constraints if the algorithm ignores them and
-        minimizes the objective, or for numeric labels, where it is the mean label of the training
-        rows. The result is empty without constraints if the algorithm does not minimize the
-        objective, or if a goal of decisions depends on anything else, such as scores.
+        It has the key `BEST_CONSTANT_KEY`. `UNDEFINED_CONSTANT_KEY` has the texts of the
+        constraints that are undefined for the constant: one on precision, where nobody is selected,
+        is not violated. `CONSTANT_NAME_KEY` has the constant in words. The constants are
+        "always negative" and "always positive"; for numeric labels, the mean label of the training
+        rows. Splits where every constant violates a constraint are left out, but constraints do not
+        matter for numeric labels, and for algorithms that ignore them and minimize the objective.
+        There is none without constraints if the algorithm does not minimize the objective, or if a
+        goal of decisions depends on anything else, such as scores.
         """
+        best: dict[str, dict[str, Any]]
+        best = {BEST_CONSTANT_KEY: {}, UNDEFINED_CONSTANT_KEY: {}, CONSTANT_NAME_KEY: {}}
         sample = self.rows.sample
         case = self.spec.case
         goals = [goal.expression for goal in case.goals()]
         ignores = case.solver.role == "ignores"
         minimizes = not ignores or ex.to_text(goals[0]) in {"error", "mse"}
         if not minimizes and not case.constraints:
-            return {}
+            return best
         if sample.label_range is not None:
             known = sample.label[(sample.part == "train") & sample.mask("labelled")]
             constants = {"predicting the mean label": float(known.mean())}
@@ -498,9 +498,8 @@ class Trial:
             parts = [part for goal in goals for part in ex.walk(goal)]
             ranked = any(isinstance(part, ex.RankingMeasure | ex.Disclosure) for part in parts)
             if ranked or any(leaf.rate.of != "decision" for leaf in ex.leaves(*goals)):
-                return {}
+                return best
             constants = {"selecting nobody": 0.0, "selecting everyone": 1.0}
-        best: dict[str, tuple[float, list[str], str]] = {}
         for split in self.rows.splits():
             for name, constant in constants.items():
                 answers = np.full(len(sample), constant)
@@ -509,10 +508,11 @@ class Trial:
                 violated = any(is_violated(each, undefined=False) for each in violations)
                 may_violate = (ignores and minimizes) or sample.label_range is not None
                 allowed = may_violate or not violated
-                if allowed and objective < best.get(split, (math.inf,))[0]:
+                if allowed and objective < best[BEST_CONSTANT_KEY].get(split, math.inf):
                     pairs = zip(goals[1:], violations, strict=True)
                     undefined = [ex.to_text(goal) for goal, each in pairs if math.isnan(each)]
-                    best[split] = objective, undefined, name
+                    for key, value in zip(best, (objective, undefined, name), strict=True):
+                        best[key][split] = value
         return best
 
 
