@@ -7,7 +7,7 @@ from experiments import faults, measured_values, people, run_file, write
 from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import loads
 from ratecli.sampling.rows import load_trial_data
-from ratecli.solvers.baselines.zafar import ZAFAR_GAP
+from ratecli.solvers.baselines.svm import ZAFAR_GAP
 from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE
 
 FILE = """

@@ -12,7 +12,7 @@ from ratecli.models.layout import NUMBER, NUMBER_OR_MISSING, ColumnLayout
 from ratecli.models.storage import dumps, loads
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.master import MAX_EXCESS
-from ratecli.solvers.oracles import boosters
+from ratecli.solvers.oracles import estimators
 from ratecli.solvers.players import boosting
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.mixtures import SHRINK_GAP
@@ -174,7 +174,7 @@ def test_sparse_features_give_the_same_trees():
 
 
 def test_too_many_columns_are_refused(monkeypatch):
-    monkeypatch.setattr(boosters, "MAX_DENSE_ENTRIES", 1000)
+    monkeypatch.setattr(estimators, "MAX_DENSE_ENTRIES", 1000)
     with pytest.raises(FaultError, match="lightgbm cannot be trained: it needs a dense matrix"):
         solved(mixed_problem(0, PARITY), model=SMALL)
 

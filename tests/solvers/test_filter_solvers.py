@@ -14,9 +14,14 @@ from ratecli.models.linear import Threshold
 from ratecli.models.proxies import ProxyFilter
 from ratecli.models.storage import dumps, loads
 from ratecli.rates.matrix import disclosivity
-from ratecli.solvers.filtering.filters import DISCLOSURE_TOLERANCE, FilterTreeBuilder
+from ratecli.solvers.filtering.filters import (
+    DISCLOSURE_TOLERANCE,
+    FilterTreeBuilder,
+    nearest_split,
+    progress_split,
+    required_progress,
+)
 from ratecli.solvers.filtering.solvers import BalancedTree, GuessedGroup
-from ratecli.solvers.filtering.split import nearest_split, progress_split, required_progress
 from ratecli.solvers.filtering.target import (
     FilterTarget,
     maximize_kept_rows,

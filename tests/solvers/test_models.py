@@ -35,9 +35,8 @@ from ratecli.solvers.baselines.thresholded import score_rows
 from ratecli.solvers.fit_cache import FitCache, shared_fits
 from ratecli.solvers.margin import MarginSpec
 from ratecli.solvers.oracles.base import FitRows
-from ratecli.solvers.oracles.boosters import fit_booster
 from ratecli.solvers.oracles.choice import check_model, model_versions
-from ratecli.solvers.oracles.estimators import make_estimator
+from ratecli.solvers.oracles.estimators import fit_booster, make_estimator
 from ratecli.solvers.oracles.unseen import folds_by_label
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.tuned import solve_tuned

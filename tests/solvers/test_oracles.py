@@ -21,7 +21,7 @@ from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.master import best_in_hull
 from ratecli.solvers.hull.solver import Mixture
-from ratecli.solvers.oracles import build, choice, linear_search, model_names
+from ratecli.solvers.oracles import choice, linear_search, model_names, plugin
 from ratecli.solvers.oracles.base import FitRows, OracleRows
 from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator, model_class
 from ratecli.solvers.problem import ERROR_RATE, Problem
@@ -50,7 +50,7 @@ def oracle_rows(given: Problem) -> OracleRows:
 
 def ask(option, given: Problem, prices: np.ndarray, seed: int = 0) -> Classifier:
     rng = np.random.default_rng(seed)
-    return build.make_oracle(option, oracle_rows(given), given.l2, rng).answer(prices, None)
+    return plugin.make_oracle(option, oracle_rows(given), given.l2, rng).answer(prices, None)
 
 
 def prices_of(given: Problem, seed: int) -> np.ndarray:
@@ -166,7 +166,7 @@ def test_a_linear_search_is_shared_by_the_same_problem_only(n):
 
 def test_plug_in_fits_probabilities_once():
     given = problem(cells(1), GOALS)
-    found = build.make_oracle("plugin", oracle_rows(given), given.l2, np.random.default_rng(0))
+    found = plugin.make_oracle("plugin", oracle_rows(given), given.l2, np.random.default_rng(0))
     one, other = (found.answer(prices_of(given, seed), None) for seed in (0, 1))
     assert one.chances is other.chances
     assert (one.costs != other.costs).all()
@@ -354,8 +354,8 @@ GROUPS = {"plugin": {"groups": True}}
 
 
 def plug_in(given: Problem):
-    rows = build.make_oracle_rows(GROUPS, given, RowKinds.by(given.rates))
-    return build.make_oracle(GROUPS, rows, given.l2, np.random.default_rng(0)), rows
+    rows = plugin.make_oracle_rows(GROUPS, given, RowKinds.by(given.rates))
+    return plugin.make_oracle(GROUPS, rows, given.l2, np.random.default_rng(0)), rows
 
 
 def prices(given: Problem, wanted: dict[str, float]) -> np.ndarray:

@@ -12,9 +12,9 @@ from scipy.optimize import minimize
 from ratecli.errors import FaultError
 from ratecli.models.base import Array
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines import linear_fits as plain
+from ratecli.solvers.baselines import plain
 from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained, Zafar
-from ratecli.solvers.baselines.zafar import ZAFAR_GAP, group_contrasts
+from ratecli.solvers.baselines.svm import ZAFAR_GAP, group_contrasts
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
 from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.liblinear import fit_liblinear

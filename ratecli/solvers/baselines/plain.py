@@ -9,27 +9,30 @@ import numpy as np
 
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import ProbabilityThreshold
-from ratecli.models.linear import Logistic, Threshold
-from ratecli.models.recent import take_rows
+from ratecli.models.linear import LinearRegressor, Logistic, Threshold
+from ratecli.models.recent import array_digest, take_rows
 from ratecli.solvers.base import Progress, Solution
-from ratecli.solvers.baselines.solvers import (
-    Audit,
-    PostShift,
-    Thresholded,
-    Unconstrained,
-)
+from ratecli.solvers.baselines.solvers import Audit, PostShift, Thresholded, Unconstrained
+from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
+from ratecli.solvers.fit_cache import FitCache
+from ratecli.solvers.liblinear import ClassificationLoss, fit_liblinear
 from ratecli.solvers.oracles.base import FitRows
-from ratecli.solvers.oracles.choice import (
-    existing_score,
-    is_linear,
-    is_regressor,
-    model_name,
-)
+from ratecli.solvers.oracles.choice import existing_score, is_linear, is_regressor, model_name
 from ratecli.solvers.oracles.model_names import LOGISTIC_MODEL
 from ratecli.solvers.oracles.unseen import TUNING_FOLDS, UnseenScores, folds_by_label
 from ratecli.solvers.problem import ERROR_RATE, Problem
+from ratecli.solvers.seldonian.score_models import (
+    fit_unconstrained,
+    plain_objective,
+    score_model_of,
+)
 
 ModelOptions = Unconstrained | Thresholded | PostShift
+LOGISTIC_TOLERANCE = 1e-4
+MAX_ITERATIONS = 20_000
+CACHED_FITS = 8
+"""Number of recent fits that a process caches: sweep points and algorithms share them."""
+_logistic_cache = FitCache[tuple[Logistic, str]](CACHED_FITS)
 SMALLEST_CHANCE = float(np.finfo(float).eps)
 """A smaller probability of the true label counts as this in a log loss, as in scikit-learn."""
 
@@ -46,13 +49,11 @@ def solve_plain(
 
         return Solution({"stochastic": fit_policy(problem)})
     if is_regressor(options.model):
-        from ratecli.solvers.regression.reduction import fit_plain_regressor
+        from ratecli.solvers.regression.least_squares import fit_plain_regressor
 
         return Solution({"estimate": fit_plain_regressor(options.model, problem)})
     if options.loss == "squared":
-        from ratecli.solvers.baselines.linear_fits import fit_plain_estimate
-
-        return Solution({"estimate": fit_plain_estimate(problem)})
+        return Solution({"estimate": _fit_squared(problem)})
     classifier, reason = fit_model(options, problem)
     progress(f"{model_name(options.model)} model ready")
     status = "iteration_limit" if reason else "solved"
@@ -87,11 +88,8 @@ def fit_model(options: ModelOptions, problem: Problem) -> tuple[Classifier, str]
         weights[0] = 1.0
         return Threshold(weights, -score.threshold), ""
     if is_linear(options.model):
-        # imports numba, which takes a fifth of a second in every process
-        from ratecli.solvers.baselines.linear_fits import fit_plain_classifier
-
         logistic = model_name(options.model) == LOGISTIC_MODEL or options.loss == "logistic"
-        return fit_plain_classifier(problem, "logistic" if logistic else "hinge")
+        return _fit_linear(problem, "logistic" if logistic else "hinge")
     rows = _labelled_rows(problem)
     if len(np.unique(rows.classes)) < 2:
         return Threshold(np.zeros(rows.layout.width), 1.0 if rows.classes[0] else -1.0), ""
@@ -100,6 +98,59 @@ def fit_model(options: ModelOptions, problem: Problem) -> tuple[Classifier, str]
     stopping = None if problem.validation is None else _labelled_rows(problem.validation)
     random = np.random.default_rng(problem.seed)
     return as_classifier(fit_named(options.model, rows, problem.l2, random, stopping)), ""
+
+
+def _fit_linear(problem: Problem, loss: ClassificationLoss) -> tuple[Threshold, str]:
+    """Minimize the mean loss plus `l2 / 2 |w|^2`, bias included, on the labelled rows."""
+    if problem.stream is not None:
+        from ratecli.solvers.baselines.streamed import fit_plain_streamed
+
+        return fit_plain_streamed(problem, loss)
+    if loss == "logistic":
+        return _fit_logistic(problem)
+    # imports numba, which takes a fifth of a second in every process
+    from ratecli.solvers.baselines.svm import fit_plain_svm
+
+    return fit_plain_svm(problem)
+
+
+def _fit_logistic(problem: Problem) -> tuple[Logistic, str]:
+    signs, weights = problem.labels()
+    labelled = np.flatnonzero(signs)
+    X, signs, weights = problem.X[labelled], signs[labelled], weights[labelled] / problem.l2
+    seed = int(np.random.default_rng(problem.seed).integers(2**31))
+
+    def fit() -> tuple[Logistic, str]:
+        w, converged = fit_liblinear(
+            "logistic",
+            add_ones_column(X),
+            signs,
+            weights,
+            tolerance=LOGISTIC_TOLERANCE,
+            iterations=MAX_ITERATIONS,
+            seed=seed,
+        )
+        late = f"LIBLINEAR stopped after {MAX_ITERATIONS} passes over the rows"
+        return Logistic(w[:-1], float(w[-1])), "" if converged else late
+
+    return _logistic_cache.get(array_digest(seed, X, signs, weights), fit)
+
+
+def _fit_squared(problem: Problem) -> LinearRegressor:
+    """Minimize the mean squared error plus `l2 / 2 |w|^2`, bias excluded, on the labelled rows.
+
+    The solution is exact.
+
+    Raises
+    ------
+    FaultError
+        E306 if no row has a label.
+    """
+    model = score_model_of(problem)
+    w = fit_unconstrained(
+        plain_objective(problem, model), DesignMatrix(problem.X, "unregularized"), problem.l2
+    )
+    return LinearRegressor(w[:-1], float(w[-1]), model.range)
 
 
 def _labelled_rows(problem: Problem) -> FitRows:

@@ -28,10 +28,7 @@ from ratecli.solvers.baselines.pools import pool_groups
 from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.baselines.thresholded import score_rows
 from ratecli.solvers.hull.deterministic import no_single_ending
-from ratecli.solvers.hull.forms import (
-    UNDEFINED_RATIO_REASON,
-    RateProgram,
-)
+from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RateProgram
 from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.hull.master import HullOptimum
 from ratecli.solvers.oracles.choice import model_name

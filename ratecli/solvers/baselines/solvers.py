@@ -19,13 +19,7 @@ from ratecli.rates.analysis import (
     Shape,
     count_affine_pieces,
 )
-from ratecli.solvers.base import (
-    ConstraintName,
-    RandomizableSolver,
-    Role,
-    Solver,
-    Variant,
-)
+from ratecli.solvers.base import ConstraintName, RandomizableSolver, Role, Solver, Variant
 from ratecli.solvers.oracles.choice import (
     LINEAR_MODEL,
     ModelOption,
@@ -46,7 +40,7 @@ if TYPE_CHECKING:  # numpy is slow to import
 
 
 DEFAULT_FOLDS, DEFAULT_HELD_OUT = 5, 0.5
-ONE_SIDED = "ratecli.solvers.baselines.zafar:one_sided_diagnostic"
+ONE_SIDED = "ratecli.solvers.baselines.svm:one_sided_diagnostic"
 """A function of a module that takes long to import."""
 
 
@@ -304,7 +298,7 @@ class Zafar(Solver):
     covariance: Annotated[float, Ge(0)] = 0.0
 
     version: ClassVar[int] = 3
-    runs: ClassVar[str] = "ratecli.solvers.baselines.zafar:solve_zafar"
+    runs: ClassVar[str] = "ratecli.solvers.baselines.svm:solve_zafar"
     role: ClassVar[Role] = "reads"
     objectives: ClassVar[frozenset[str]] = frozenset(Shape)
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})

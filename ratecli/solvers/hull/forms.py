@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, RatioTerm, ratio_sum
-from ratecli.rates.analysis import (
-    Curvature,
-    affine_maxima,
-    curvature,
-    nonconvex_terms,
-    pieces,
-)
+from ratecli.rates.analysis import Curvature, affine_maxima, curvature, nonconvex_terms, pieces
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.rate_function import RateFunction

@@ -21,8 +21,8 @@ from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateP
 from ratecli.solvers.hull.infeasible import unmet_status
 from ratecli.solvers.hull.master import MAX_EXCESS, HullOptimum, Tangents, best_in_hull
 from ratecli.solvers.oracles.base import Oracle, OracleRows
-from ratecli.solvers.oracles.build import make_oracle, make_oracle_rows
 from ratecli.solvers.oracles.choice import LINEAR_ORACLE, is_ensemble
+from ratecli.solvers.oracles.plugin import make_oracle, make_oracle_rows
 from ratecli.solvers.problem import ERROR_RATE, Problem, sum_by_goal
 
 if TYPE_CHECKING:

@@ -208,6 +208,15 @@ def _between(one: Array, other: Array, share: float) -> Array:
     return start + share * (end - start)
 
 
+def as_linear_threshold(model: Any) -> Threshold | None:
+    """Return the classifier as a linear threshold; None if it is not linear."""
+    weights = getattr(model, "coef_", None)
+    if not (isinstance(weights, np.ndarray) and weights.shape == (1, model.n_features_in_)):
+        return None
+    bias = np.ravel(model.intercept_)
+    return Threshold(weights[0].astype(float), float(bias[0]))
+
+
 class Oracle(Protocol):
     """Answers prices on rates with a classifier of small cost: a cost-sensitive learner.
 

@@ -1,4 +1,7 @@
-"""Oracles that fit classifiers: to cheaper decisions, or once to the probabilities of kinds."""
+"""The oracle that an option names, and oracles that fit classifiers.
+
+These are fitted to cheaper decisions, or once to the probabilities of kinds.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,22 @@ from ratecli.models.composed import (
     ARGMAX_COSTS,
     CostSensitiveClassifier,
     GroupThreshold,
+    append_memberships,
 )
 from ratecli.models.linear import Threshold
 from ratecli.models.probabilities import FactoredModel, ProbabilityModel, SklearnModel
 from ratecli.models.recent import take_rows
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.sample import Mask
-from ratecli.solvers.oracles.base import FitRows, OracleRows
-from ratecli.solvers.oracles.choice import Scores
-from ratecli.solvers.oracles.estimators import as_linear_threshold, fit_named
+from ratecli.solvers.oracles.base import FitRows, Oracle, OracleRows, as_linear_threshold
+from ratecli.solvers.oracles.choice import (
+    LINEAR_ORACLE,
+    REGRESSION_ORACLE,
+    Scores,
+    oracle_uses_groups,
+)
+from ratecli.solvers.oracles.linear_search import LinearOracle, PairedRegressionOracle
+from ratecli.solvers.oracles.model_names import PLUGIN_ORACLE, NamedOptions
 from ratecli.solvers.oracles.unseen import Indices, UnseenScores
 from ratecli.solvers.problem import ERROR_RATE, Groups, Problem
 
@@ -89,6 +99,9 @@ class ClassFit:
         FaultError
             E501 if the classifier rejects the rows or its options, or cannot be stored.
         """
+        # imports scikit-learn, which takes longer than most trials of linear models
+        from ratecli.solvers.oracles.estimators import fit_named
+
         total = self.total or len(used)
         X = take_rows(rows.X[:, : rows.width] if rows.slices else rows.X, used)
         scaled = weights * (total / weights.sum()) if self.total else weights / weights.mean()
@@ -287,3 +300,28 @@ class PlugInOracle:
 def _safe_quotient(top: Array, bottom: Array) -> Array:
     """Divide; 0 where the denominator is not positive."""
     return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+
+
+def make_oracle_rows(value: Any, problem: Problem, kinds: RowKinds) -> OracleRows:
+    """Return the rows in the form that the oracle of a checked option needs."""
+    if not oracle_uses_groups(value):
+        return OracleRows.of(problem.X, kinds, layout=problem.column_layout)
+    slices = Groups.of_problem(problem).slices
+    X = append_memberships(problem.X, [problem.slices[text] for text in slices])
+    return OracleRows.of(X, kinds, slices, problem.column_layout)
+
+
+def make_oracle(
+    value: Any, rows: OracleRows, l2: float, rng: np.random.Generator, *, sweeps: int = 0
+) -> Oracle:
+    """Return the oracle that a checked option names; `sweeps` are for `LinearOracle`."""
+    choice = NamedOptions.parse(value)
+    if choice.name == LINEAR_ORACLE:
+        return LinearOracle(rows, l2, sweeps, rng)
+    if choice.name == REGRESSION_ORACLE:
+        return PairedRegressionOracle(rows)
+    if choice.name != PLUGIN_ORACLE:
+        return ClassifierOracle(rows, ClassFit(value, l2, rows.count, lambda: rng))
+    fitted = {choice.fitted.name: choice.fitted.options}
+    fit = ClassFit(fitted, l2, rows.count, lambda: rng)
+    return PlugInOracle(rows, rows, fit, groups=oracle_uses_groups(value))

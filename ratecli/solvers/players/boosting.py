@@ -25,9 +25,8 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import JudgedRows, Progress, Solution
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.master import MAX_EXCESS
-from ratecli.solvers.oracles.boosters import lightgbm_columns, lightgbm_sums
 from ratecli.solvers.oracles.choice import named_options
-from ratecli.solvers.oracles.estimators import make_estimator
+from ratecli.solvers.oracles.estimators import lightgbm_columns, lightgbm_sums, make_estimator
 from ratecli.solvers.oracles.unseen import hold_out
 from ratecli.solvers.players.game import ClassifierPlayer, Iterate
 from ratecli.solvers.players.lagrangian import ProgramLagrangian

@@ -16,12 +16,9 @@ from ratecli.rates.analysis import split_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.gradient_steps import Stepper
-from ratecli.solvers.hull.forms import (
-    UNDEFINED_RATIO_REASON,
-    RateProgram,
-)
+from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RateProgram
 from ratecli.solvers.hull.master import MAX_EXCESS
-from ratecli.solvers.oracles.build import make_oracle, make_oracle_rows
+from ratecli.solvers.oracles.plugin import make_oracle, make_oracle_rows
 from ratecli.solvers.players.game import (
     BestResponsePlayer,
     ClassifierPlayer,

@@ -62,7 +62,7 @@ class LeastSquares(Solver):
     scores: Scores | None = None
 
     version: ClassVar[int] = 6
-    runs: ClassVar[str] = "ratecli.solvers.regression.reduction:solve_least_squares"
+    runs: ClassVar[str] = "ratecli.solvers.regression.least_squares:solve_least_squares"
     numbers: ClassVar[Mapping[str, Any] | None] = {}
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})

@@ -13,12 +13,7 @@ from numpy.typing import NDArray
 
 from ratecli.certify.base import Bound, BoundPredictor, SampleMoments
 from ratecli.certify.forms import FormRows
-from ratecli.certify.trees import (
-    GoalTestPlan,
-    OneSidedBound,
-    SafetyTestSpec,
-    plan_goal_test,
-)
+from ratecli.certify.trees import GoalTestPlan, OneSidedBound, SafetyTestSpec, plan_goal_test
 from ratecli.models.base import Array
 from ratecli.rates.analysis import pieces
 from ratecli.rates.expression import Expression
