@@ -124,7 +124,7 @@ def test_repeated_svm_fits_are_cached(monkeypatch):
     """Sweep points of a seed ask for it again, and baselines that start from it; nothing else gets it."""
     fits = Mock(side_effect=RampProblem.of)
     monkeypatch.setattr(RampProblem, "of", fits)
-    monkeypatch.setattr(plain, "_svm_cache", FitCache(2))
+    monkeypatch.setattr(svm, "_svm_cache", FitCache(2))
     rows, other = weighted(0), weighted(1)
     once = weights(rows)
     assert (weights(rows) == once).all()

@@ -141,8 +141,9 @@ def bounded_covariance_terms(
     """Return rows, coefficients, constants and penalty of the SVM with bounds, using hinges.
 
     <w, x> is at most `covariance` for the rows x of `means`. The problem is in rate units, in which
-    w is half as large and the bound is c / 2. Each x becomes an additional row, with scores z = s <w, x>. As c / 2 is above -1 / (2 s), <w, x> is at most c /
-    2 if and only if (max(0, 1/2 + z) - 1/2) / s is.
+    w is half as large and the bound is c / 2. Each x becomes an additional row, with scores z = s
+    <w, x>. As c / 2 is above -1 / (2 s), <w, x> is at most c / 2 if and only if (max(0, 1/2 + z) -
+    1/2) / s is.
     """
     X = add_ones_column(problem.X)
     m, n = len(means), X.shape[0]
