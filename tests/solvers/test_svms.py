@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from ratecli.errors import FaultError
 from ratecli.models.base import Array
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines import plain
+from ratecli.solvers.baselines import plain, svm
 from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained, Zafar
 from ratecli.solvers.baselines.svm import ZAFAR_GAP, group_contrasts
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
