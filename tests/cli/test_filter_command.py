@@ -110,23 +110,6 @@ def test_the_same_seed_gives_the_same_files(folder, cli):
     assert said[0][0] != said[2][0]
 
 
-@pytest.mark.usefixtures("table")
-def test_the_summary_shows_groups_before_and_after(cli):
-    options = ("--drop", "skin", "--disclosivity", "0.3")
-    answer = cli(*by_sex("-o", "kept.csv", *options))
-    assert (answer.code, answer.err) == (0, "")
-    lines = answer.out.splitlines()
-    assert lines[0].startswith("kept.csv: ")
-    assert lines[0].endswith(" of 1500 rows kept, sampled with --seed 0")
-    assert lines[1].split() == ["all", "rows", "expected", "sampled"]
-    firsts = [line.split("  ")[0] for line in lines[2:-1]]
-    assert firsts == ["sex = F", "sex = M", "imbalance", "kept", "disclosivity, at most 0.3"]
-    assert lines[-1] == "inputs of balanced_tree: age, hours, job"
-    piped = cli(*by_sex(*options))
-    assert piped.err == answer.out.replace("kept.csv: ", "people.csv: ")
-    assert len(read(piped.out)) == int(lines[0].split()[1])
-
-
 @pytest.mark.parametrize(("rows", "test"), [(ROWS, "1/3"), (120, "0.5")])
 def test_held_out_rows_over_the_limit_are_a_warning(folder, cli, rows, test):
     people(3 if rows < ROWS else 0, rows).to_csv(folder / "people.csv", index=False)

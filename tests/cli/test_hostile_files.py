@@ -73,35 +73,6 @@ def test_a_device_is_no_model(cli, folder):
     assert (answer.code, "is not a file" in answer.err) == (4, True)
 
 
-TAMPERED = {
-    "a status": {"trial": lambda trial: trial.update(status="owned")},
-    "info": {"trial": lambda trial: trial.update(info=[1])},
-    "a trace": {"trial": lambda trial: trial.update(trace={})},
-    "a row of a trace": {"trial": lambda trial: trial.update(trace=[1])},
-    "multipliers": {"trial": lambda trial: trial.update(multipliers={"a": "b"})},
-    "a reason": {"trial": lambda trial: trial.update(reason=5)},
-    "seconds": {"trial": lambda trial: trial.update(seconds="long")},
-    "a number": {"trial": lambda trial: trial["values"][0].update(value="much")},
-    "a metric": {"trial": lambda trial: trial["values"][0].update(metric=None)},
-    "a point": {"plan": lambda plan: plan[0].update(point={"kappa": {"a": 1}})},
-    "options": {"plan": lambda _: "[" * 50_000},
-    "a seed": {"plan": lambda plan: plan[0].update(seed="x")},
-    "metrics": {"plan": lambda plan: plan[0].update(metrics={"error": 1})},
-    "no JSON": {"meta": lambda _: "{"},
-    "warnings": {"meta": lambda meta: meta.update(warnings=[5])},
-    "warnings at the end": {"meta": lambda meta: meta.update({"warnings at the end": 5})},
-}
-
-
-@pytest.mark.usefixtures("rows")
-@pytest.mark.parametrize("changes", TAMPERED.values(), ids=TAMPERED)
-def test_a_changed_ledger_is_an_error(cli, changes):
-    change_ledger("results/first/trials.sqlite", **changes)
-    answer = cli("report", "first.yaml")
-    assert answer.code == 2
-    assert "contains data that ratecli did not write" in answer.err
-
-
 @pytest.mark.usefixtures("rows")
 def test_names_in_a_ledger_cannot_leave_the_folder(cli, listing):
     change_ledger(

@@ -3,7 +3,6 @@
 import csv
 import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -124,44 +123,6 @@ def test_algorithms_in_comments_support_the_goal(folder, cli, goal):
     text = (folder / "exp.yaml").read_text("utf-8")
     (folder / "exp.yaml").write_text(text.replace("# - ", "- "))
     assert cli("validate", "exp.yaml").code == 0
-
-
-@pytest.mark.usefixtures("table")
-def test_own_table_from_init_to_plot(folder, cli):
-    answer = cli(*own("--positive", "yes"))
-    assert (answer.code, answer.err) == (0, "")
-    assert answer.out.splitlines() == [
-        'label    "approved": "yes" is positive, "no" is negative',
-        'groups   "sex": "F" (200 rows), "M" (200 rows)',
-        'features "job title", "age", "score"',
-        'left out "id": 400 different texts: probably a row ID',
-        "chosen   mixture: the choice if groups are unknown when decisions are made",
-        "others   post_shift: see the comments in the file",
-        "wrote exp.yaml; next: ratecli run exp.yaml",
-    ]
-    experiment, _ = load_experiment(folder / "exp.yaml")
-    assert experiment.name == "exp"
-    assert len(experiment.seeds) >= MIN_SEEDS
-    assert experiment.groups == {"sex_F": "sex = F", "sex_M": "sex = M"}
-    assert experiment.datasets["table"].drop == ("sex", "id")
-    assert '    # "id": 400 different texts: probably a row ID\n' in Path("exp.yaml").read_text()
-    assert experiment.datasets["table"].positive == "yes"
-    rule = "demographic_parity_ratio(by=sex) >= limit"
-    assert experiment.constraints == {"demographic_parity": rule}
-    assert cli("validate", "exp.yaml").out == "exp.yaml: no errors, 50 trials\n"
-    answer = cli("run", "exp.yaml", "-j", 1, "--set", "seeds=1", "--set", "sweep.limit=[0.1, 0.2]")
-    assert answer.code == 0
-    assert (folder / "results" / "exp" / "figures" / "tradeoff.svg").is_file()
-    predict = next(line for line in answer.out.splitlines() if line.startswith("predict"))
-    folder_of_model = "results/exp/models/unconstrained-limit=0.2-seed=0"
-    assert predict == f"predict  ratecli predict {folder_of_model} TABLE"
-    assert (
-        cli(*predict.replace("TABLE", "t.csv").split()[2:], "-o", "d.csv", "--prefix", "p_").code
-        == 0
-    )
-    assert "this model is for limit = 0.2" in answer.out
-    (folder / "all.yaml").write_text((folder / "exp.yaml").read_text("utf-8").replace("# - ", "- "))
-    assert cli("validate", "all.yaml").out == "all.yaml: no errors, 75 trials\n"
 
 
 def test_names_of_groups_have_letters_without_accents(folder, cli):

@@ -93,17 +93,3 @@ def test_workers_fit_classifiers_of_a_trusted_module_and_predict_loads_them(own,
     sizes = {"train": 200, "test": 100}
     expected = sum(errors[split] * count for split, count in sizes.items()) / 300
     assert (found.decision != found.y).mean() == pytest.approx(expected)
-
-
-def test_the_report_shows_the_loss_of_each_setting(own, cli):
-    text = FILE.partition("algorithms")[0]
-    text += (
-        "algorithms:\n  - unconstrained: {model: DecisionTreeClassifier, tune: {max_depth: [1, 3]}}"
-    )
-    (own / "tuned.yaml").write_text(text)
-    assert cli("run", "tuned.yaml", "-j", 1, "-q").code == 0
-    summary = (own / "results/own/summary.md").read_text()
-    rows = [line.split("|") for line in summary.splitlines() if "max_depth: " in line]
-    assert [row[2].strip() for row in rows] == ["max_depth: 1", "max_depth: 3"]
-    assert sum(int(row[4].split()[0]) for row in rows) == 2
-    assert "Tuned parameters" in (own / "results/own/report.html").read_text()

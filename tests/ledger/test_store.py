@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 
 import pytest
+from resealed import change_ledger
 
 from ratecli.errors import FaultError
 from ratecli.ledger import records
@@ -358,4 +359,32 @@ def test_damage_outside_of_trials_is_an_error(written, damage):
         db.execute(damage)
         db.commit()
     with pytest.raises(FaultError, match=r"E503: .* is damaged"):
+        read_all(path)
+
+
+TAMPERED = {
+    "a status": {"trial": lambda trial: trial.update(status="owned")},
+    "info": {"trial": lambda trial: trial.update(info=[1])},
+    "a trace": {"trial": lambda trial: trial.update(trace={})},
+    "a row of a trace": {"trial": lambda trial: trial.update(trace=[1])},
+    "multipliers": {"trial": lambda trial: trial.update(multipliers={"a": "b"})},
+    "a reason": {"trial": lambda trial: trial.update(reason=5)},
+    "seconds": {"trial": lambda trial: trial.update(seconds="long")},
+    "a number": {"trial": lambda trial: trial["values"][0].update(value="much")},
+    "a metric": {"trial": lambda trial: trial["values"][0].update(metric=None)},
+    "a point": {"plan": lambda plan: plan[0].update(point={"kappa": {"a": 1}})},
+    "options": {"plan": lambda _: "[" * 50_000},
+    "a seed": {"plan": lambda plan: plan[0].update(seed="x")},
+    "metrics": {"plan": lambda plan: plan[0].update(metrics={"error": 1})},
+    "no JSON": {"meta": lambda _: "{"},
+    "warnings": {"meta": lambda meta: meta.update(warnings=[5])},
+    "warnings at the end": {"meta": lambda meta: meta.update({"warnings at the end": 5})},
+}
+
+
+@pytest.mark.parametrize("changes", TAMPERED.values(), ids=TAMPERED)
+def test_a_ledger_that_ratecli_did_not_write_is_an_error(written, changes):
+    path, _ = written
+    change_ledger(path, **changes)
+    with pytest.raises(FaultError, match=r"E503: .* contains data that ratecli did not write"):
         read_all(path)
