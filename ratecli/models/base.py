@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +52,6 @@ class Classifier(Protocol):
     A classifier with `slices` expects X of shape (n, d + S): after the features, one 0/1 column for
     each slice, 1 if the row is in it.
     """
-
-    kind: ClassVar[str]
 
     @property
     def width(self) -> int:

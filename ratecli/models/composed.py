@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,6 @@ class CostSensitiveClassifier(Classifier):
         (Q,) cost of a positive decision for each class.
     """
 
-    kind: ClassVar[str] = "weighed"
     chances: ProbabilityModel
     costs: Array
     cut: float = 0.0
@@ -64,7 +63,6 @@ class ProbabilityThreshold(Classifier):
     The score is that probability minus the threshold; the label estimate is the probability.
     """
 
-    kind: ClassVar[str] = "probability"
     chances: ProbabilityModel
     threshold: float = 0.5
 
@@ -102,7 +100,6 @@ class GroupThreshold:
         (C,) the threshold of each group.
     """
 
-    kind: ClassVar[str] = "group_threshold"
     scorer: Classifier
     slices: tuple[str, ...]
     groups: NDArray[np.bool_]
@@ -150,7 +147,6 @@ class ModelRegressor(Classifier):
         A model of one column (n, 1), the values.
     """
 
-    kind: ClassVar[str] = "regressor"
     values: ProbabilityModel
     range: tuple[float, float] = (-np.inf, np.inf)
 
@@ -234,7 +230,6 @@ class MixtureClassifier(Classifier):
     nonlinear metrics to those rates; do not average metrics of members.
     """
 
-    kind: ClassVar[str] = "mixture"
     members: tuple[Classifier, ...]
     chances: Array
 
@@ -297,8 +292,6 @@ def all_outputs(classifier: Classifier, X: Features) -> tuple[Array, Array, Arra
 class MajorityVote(MixtureClassifier):
     """Deterministic: positive if the mixture's P(positive decision) is above 1/2."""
 
-    kind: ClassVar[str] = "vote"
-
     def decide(self, X: Features) -> Array:
         return (super().decide(X) > 0.5).astype(float)
 
@@ -320,7 +313,6 @@ class HashedRamp(Linear):
     sparse. Over many salts, the share of positive decisions is the ramp's probability.
     """
 
-    kind: ClassVar[str] = "hashed_ramp"
     salt: int = 0
 
     def decide(self, X: Features) -> Array:
@@ -336,7 +328,6 @@ class HashedMixture(MixtureClassifier):
     the mixture.
     """
 
-    kind: ClassVar[str] = "hashed_mixture"
     salt: int = 0
 
     def decide(self, X: Features) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,6 @@ class ColumnLayout:
         each.
     """
 
-    kind: ClassVar[str] = "columns"
     levels: NDArray[np.intp]
 
     def __post_init__(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -28,7 +27,6 @@ def logistic(scores: Array) -> Array:
 class Linear(Classifier):
     """Base of linear classifiers with the score f(x) = <w, x> + b; w has shape (d,)."""
 
-    kind: ClassVar[str]
     weights: Array
     bias: float = 0.0
 
@@ -51,14 +49,10 @@ class Linear(Classifier):
 class Threshold(Linear):
     """Deterministic: positive if f(x) > 0, negative in a tie."""
 
-    kind: ClassVar[str] = "threshold"
-
 
 @dataclass(frozen=True)
 class Logistic(Threshold):
     """A threshold whose label estimate is the logistic function of the score."""
-
-    kind: ClassVar[str] = "logistic"
 
     def estimate(self, X: Features) -> Array:
         return logistic(self.score(X))
@@ -71,8 +65,6 @@ class Ramp(Linear):
     The score is in the paper's units: decisions are random only for |f| < 1/2.
     """
 
-    kind: ClassVar[str] = "ramp"
-
     def decide(self, X: Features) -> Array:
         return ramp(self.score(X))
 
@@ -80,8 +72,6 @@ class Ramp(Linear):
 @dataclass(frozen=True)
 class RandomizedLogistic(Linear):
     """Randomized: positive with probability 1 / (1 + exp(-f(x))), which is also the estimate."""
-
-    kind: ClassVar[str] = "chance"
 
     def decide(self, X: Features) -> Array:
         return logistic(self.score(X))
@@ -94,7 +84,6 @@ class LinearRegressor(Linear):
     It makes no decisions: its decisions are NaN, and so are rates of decisions.
     """
 
-    kind: ClassVar[str] = "estimate"
     range: tuple[float, float] = (-np.inf, np.inf)
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,6 @@ class EpisodeLayout:
         Order of the Fourier basis of state features; 0 for the features and a constant.
     """
 
-    kind: ClassVar[str] = "episodes"
     outcomes: tuple[str, ...]
     lows: Array
     highs: Array
@@ -269,7 +268,6 @@ class SoftmaxPolicy(Classifier):
         The layout of the logged episodes that it was trained on.
     """
 
-    kind: ClassVar[str] = "policy"
     weights: Array
     low: Array
     high: Array

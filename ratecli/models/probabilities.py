@@ -11,7 +11,7 @@ import warnings
 import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +66,6 @@ class SklearnModel:
         If the object is not a fitted classifier or regressor, or cannot classify a row.
     """
 
-    kind: ClassVar[str] = "fitted"
     model: Any
 
     def __post_init__(self) -> None:
@@ -229,7 +228,6 @@ class FactoredModel:
         (Q,) place of P(class | label) among the columns 1 and the probabilities of all parts.
     """
 
-    kind: ClassVar[str] = "factored"
     labels: ProbabilityModel
     parts: tuple[ProbabilityModel, ...]
     label: NDArray[np.intp]

@@ -7,7 +7,6 @@ keeps a row with a probability that depends on its value.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,6 @@ class SplitTree:
         The classifiers of the inner nodes, in the order of the nodes.
     """
 
-    kind: ClassVar[str] = "split_tree"
     width: int
     children: IntArray
     splits: tuple[Classifier, ...]
@@ -96,7 +94,6 @@ class ClassifierProxy:
         (appendix A.1.1).
     """
 
-    kind: ClassVar[str] = "guess"
     chances: ProbabilityModel
     groups: IntArray
     noise: float = 0.0
@@ -138,7 +135,6 @@ class ProxyFilter(Classifier):
         (L,) the probabilities, in [0, 1].
     """
 
-    kind: ClassVar[str] = "filter"
     proxy: Proxy
     keep: Array
 
@@ -190,7 +186,6 @@ class SampledFilter(ProxyFilter):
     proxy.
     """
 
-    kind: ClassVar[str] = "sampled_filter"
     salt: int = field(default=0, kw_only=True)
 
     def decide(self, X: Features) -> Array:

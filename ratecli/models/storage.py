@@ -1,8 +1,9 @@
 """Save models as bytes and load them: JSON and plain arrays in an npz file, never a pickle.
 
-The JSON text `model` is an object with the `kind` of a class and the fields of its dataclass; parts
-of a model are objects inside. An array is stored as its start and shape in one array of all
-numbers of its type: a mixture may have hundreds of members, and each array of a file takes time.
+The JSON text `model` is an object with the name of a class, `kind`, and the fields of its
+dataclass; parts of a model are objects inside. An array is stored as its start and shape in one
+array of all numbers of its type: a mixture may have hundreds of members, and each array of a file
+takes time.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from ratecli.models.base import Classifier
 from ratecli.models.probabilities import ProbabilityModel, dump_skops, load_skops, reject_zip_bomb
 
 STORED_CLASSES: Mapping[str, Any] = {
-    each.kind: each
+    each.__name__: each
     for module in (composed, layout, linear, policy, probabilities, proxies, trees)
     for each in vars(module).values()
-    if isinstance(each, type) and is_dataclass(each) and hasattr(each, "kind")
+    if isinstance(each, type) and is_dataclass(each)
 }
-"""The classes of models and of their parts, by kind."""
+"""The classes of models and of their parts, by name."""
 SCALARS = (bool, float, int, str)
 NamedArrays = Mapping[str, NDArray[Any]]
 ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")
@@ -116,7 +117,7 @@ def _write(value: Any, hint: Any, numbers: _Numbers) -> Any:
         return hint(value)
     kind: Any = type(value)
     own = _field_types(kind).items()
-    return {"kind": value.kind} | {n: _write(getattr(value, n), t, numbers) for n, t in own}
+    return {"kind": kind.__name__} | {n: _write(getattr(value, n), t, numbers) for n, t in own}
 
 
 def _read(value: Any, hint: Any, arrays: NamedArrays, known: dict[str, Any]) -> Any:

@@ -79,7 +79,6 @@ class TreeEnsemble:
         If the arrays are not trees.
     """
 
-    kind: ClassVar[str] = "column_trees"
     layout: ColumnLayout
     roots: NDArray[np.intp]
     column: NDArray[np.intp]

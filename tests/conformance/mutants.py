@@ -32,7 +32,6 @@ class Cuts(RandomCuts):
 class Learnt(Threshold):
     """Knows the label of each training row by its place in the table."""
 
-    kind: ClassVar[str] = "learnt"
     label: Any = None
 
     def decide(self, X):

@@ -75,9 +75,9 @@ def archive(model: object, /, **numbers: object) -> bytes:
 
 
 ONES = np.ones(2)
-RAMP = {"kind": "ramp", "weights": [0, 2], "bias": 0.0}
-ESTIMATE = {"kind": "estimate", "weights": [0, 2], "bias": 0.0}
-MIXTURE = {"kind": "mixture", "chances": [0, 1]}
+RAMP = {"kind": "Ramp", "weights": [0, 2], "bias": 0.0}
+ESTIMATE = {"kind": "LinearRegressor", "weights": [0, 2], "bias": 0.0}
+MIXTURE = {"kind": "MixtureClassifier", "chances": [0, 1]}
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ MIXTURE = {"kind": "mixture", "chances": [0, 1]}
         pickle.dumps(RAMP),
         archive(None),
         archive([]),
-        archive("ramp"),
+        archive("Ramp"),
         archive({}),
         *(archive({k: v for k, v in RAMP.items() if k != gone}) for gone in RAMP),
         archive(RAMP | {"kind": "forest"}),
-        archive(RAMP | {"kind": "columns", "levels": [0, 0]}),
+        archive(RAMP | {"kind": "ColumnLayout", "levels": [0, 0]}),
         archive(RAMP, model=np.array([RAMP], dtype=object)),
         archive(RAMP, float64=np.array([object(), object()])),
         archive(RAMP, float64=np.array(["1", "2"])),
@@ -112,7 +112,7 @@ MIXTURE = {"kind": "mixture", "chances": [0, 1]}
         archive(ESTIMATE | {"range": [1.0, 2.0, 3.0]}),
         archive(ESTIMATE | {"range": [1.0, 0.0]}),
         archive(ESTIMATE | {"range": [float("nan"), 0.0]}),
-        archive(RAMP | {"kind": "hashed_ramp", "salt": 1.0}),
+        archive(RAMP | {"kind": "HashedRamp", "salt": 1.0}),
         archive(MIXTURE | {"members": RAMP}),
         archive(MIXTURE | {"members": []}),
         archive(MIXTURE | {"members": [RAMP], "chances": [1, 1]}),
@@ -212,9 +212,9 @@ def changed(model: Classifier, path: str, value: object) -> bytes:
         (GROUPS, "slices", ["sex = F"]),
         (GROUPS, "thresholds", np.array([1.0, 2.0])),
         (GROUPS, "scorer.kind", "forest"),
-        (GROUPS, "scorer.kind", "group_threshold"),
+        (GROUPS, "scorer.kind", "GroupThreshold"),
         (GROUPS, "scorer", None),
-        (BY_TREE, "chances.kind", "threshold"),
+        (BY_TREE, "chances.kind", "Threshold"),
         (BY_TREE, "chances.column", np.full(3, 2**40)),
         (BY_TREE, "chances.layout.levels", np.ones((2, 1), dtype=int)),
         (BY_TREE, "chances.rounded", 1),
@@ -240,7 +240,7 @@ def test_inconsistent_parts_raise_value_error(model, path, value) -> None:
 
 
 def test_handmade_archive_is_read() -> None:
-    ramp = {"kind": "ramp", "weights": [1, 2], "bias": -1}
+    ramp = {"kind": "Ramp", "weights": [1, 2], "bias": -1}
     model = loads(archive(MIXTURE | {"members": [ramp]}))
     assert same(model, MixtureClassifier((Ramp(np.array([2.0, 3.0]), -1.0),), np.ones(1)))
 
@@ -292,8 +292,8 @@ def test_skops_bytes_do_not_depend_on_memory_addresses():
 
 
 def stored_skops(blob: bytes) -> bytes:
-    fitted = {"kind": "fitted", "model": [0, len(blob)]}
-    model = {"kind": "weighed", "costs": [0, 2], "cut": 0.0, "chances": fitted}
+    fitted = {"kind": "SklearnModel", "model": [0, len(blob)]}
+    model = {"kind": "CostSensitiveClassifier", "costs": [0, 2], "cut": 0.0, "chances": fitted}
     return archive(model, float64=ARGMAX_COSTS, uint8=np.frombuffer(blob, dtype=np.uint8))
 
 
