@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,12 @@ from ratecli.models.trees import LEAF, TreeEnsemble
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import JudgedRows, Progress, Solution
 from ratecli.solvers.hull.forms import RateProgram
-from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.oracles.choice import named_options
 from ratecli.solvers.oracles.estimators import lightgbm_columns, lightgbm_sums, make_estimator
 from ratecli.solvers.oracles.unseen import hold_out
 from ratecli.solvers.players.game import ClassifierPlayer, Iterate
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
-from ratecli.solvers.players.mixtures import SettingResult
+from ratecli.solvers.players.mixtures import SettingResult, best_solution
 from ratecli.solvers.problem import Problem
 
 if TYPE_CHECKING:
@@ -284,19 +283,10 @@ def train_boosted(
     progress(f"{solver.steps} trees")
     result = SettingResult(program, player, played, 0, solver.shrink)
     judged = problem if seen else problem.on(player.judged.rows)
-    single = result.deterministic(solver, judged)
-    variants = solver.select(result.variants(rng, single))
-    status, reason = "solved", ""
-    if result.allowed > MAX_EXCESS:
-        where = "the training set" if seen else "the held-out rows"
-        status = "iteration_limit"
-        reason = f"no mixture of prefixes of the trees satisfies all constraints on {where}"
-    elif single.violation and not solver.randomize:
-        status, reason = single.ending(judged)
-    trace = tuple(result.trace(pace, None if solver.randomize else single))
-    decided = None if seen else judged.decisions(next(iter(variants.values())))
-    unseen = None if decided is None else JudgedRows(judged, decided)
-    return Solution(variants, status, reason, result.multipliers(), trace, unseen)
+    solution = best_solution(solver, judged, [result], pace, rng)
+    if seen:
+        return solution
+    return replace(solution, judged=JudgedRows(judged, judged.decisions(solution.main)))
 
 
 def _play(

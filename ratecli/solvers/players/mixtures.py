@@ -11,8 +11,15 @@ from scipy.stats import rankdata
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import MixtureClassifier, mixture_variants
 from ratecli.models.linear import Threshold
+from ratecli.solvers.base import Solution
 from ratecli.solvers.hull.deterministic import SingleChoice, best_of_members, best_single
-from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RatePoints, RateProgram
+from ratecli.solvers.hull.forms import (
+    UNDEFINED_RATIO_REASON,
+    LinearTerm,
+    ProgramForm,
+    RatePoints,
+    RateProgram,
+)
 from ratecli.solvers.hull.master import MAX_EXCESS, best_in_hull
 from ratecli.solvers.players.game import (
     BestResponsePlayer,
@@ -27,6 +34,8 @@ if TYPE_CHECKING:
 
 LINE_POINTS = 33
 """Number of classifiers on a line that are measured on streamed rows."""
+MAX_PROMISED = 0.01
+"""Largest improvement by another answer of an oracle that a solved game may leave."""
 SHRINK_GAP = 1e-5
 SHRINK_SLACK = 1e-6
 """Added to the smallest attainable violation: keeps the loosened program feasible when rounded."""
@@ -203,3 +212,49 @@ class SettingResult:
             }
             for step, objective, violation in rows
         ]
+
+
+def best_solution(
+    solver: ThreePlayer,
+    problem: Problem,
+    results: Sequence[SettingResult],
+    pace: float,
+    rng: np.random.Generator,
+) -> Solution:
+    """Return the solution of the best setting, of those with finite weights.
+
+    It is the one whose stochastic classifier ranks best on validation rows, if there are some.
+    """
+    if not results:
+        reason = "the weights became infinite: lower learning_rate or multiplier_rate"
+        return Solution({}, "diverged", reason)
+    kept = [each for each in results if not each.allowed] or results
+    chosen, validation = kept[0], problem.validation
+    if len(kept) > 1 and validation is not None:  # protocols 3.5
+        program = RateProgram.of(validation)
+        decisions = [validation.decisions(each.stochastic) for each in kept]
+        rates = np.stack([validation.rates.rates(each) for each in decisions], axis=1)
+        chosen = kept[best_iterate(program.cost(rates), program.missed(rates))]
+    settings, single = solver.settings(), chosen.deterministic(solver, problem)
+    variants = solver.select(chosen.variants(rng, single))
+    main = next(iter(variants.values()))
+    status, reasons = "solved", list[str]()
+    if len(settings) > 1:
+        setting = settings[chosen.lane % len(settings)]
+        shown = ", ".join(f"{key} {value:g}" for key, value in setting.items())
+        reasons.append(f"chosen on validation rows: {shown}")
+    if single.violation and not solver.randomize and not chosen.allowed:
+        status, reason = single.ending(problem)
+        reasons.append(reason)
+    elif problem.violation(main) > MAX_EXCESS:
+        status = "iteration_limit"
+        missed = f"after {solver.steps} steps no mixture of classifiers satisfies all constraints"
+        reasons.append(missed if chosen.allowed else UNDEFINED_RATIO_REASON)
+    elif (promised := chosen.promised()) > MAX_PROMISED:
+        status = "iteration_limit"
+        reasons.append(
+            f"after {solver.steps} steps, one more classifier would improve the objective by "
+            f"about {promised:.2g}: use 'mixture', which adds it"
+        )
+    trace = tuple(chosen.trace(pace, None if solver.randomize else single))
+    return Solution(variants, status, "; ".join(reasons), chosen.multipliers(), trace)

@@ -16,8 +16,7 @@ from ratecli.rates.analysis import split_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.gradient_steps import Stepper
-from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RateProgram
-from ratecli.solvers.hull.master import MAX_EXCESS
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.oracles.plugin import make_oracle, make_oracle_rows
 from ratecli.solvers.players.game import (
     BestResponsePlayer,
@@ -29,15 +28,13 @@ from ratecli.solvers.players.game import (
     ThreePlayerGame,
 )
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
-from ratecli.solvers.players.mixtures import SettingResult, best_iterate
+from ratecli.solvers.players.mixtures import SettingResult, best_solution
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.problem import Problem
 
 if TYPE_CHECKING:
     from ratecli.solvers.players.solver import ThreePlayer
 
-MAX_PROMISED = 0.01
-"""Largest improvement by another answer of an oracle that a solved game may leave."""
 MAX_PAIRS = 10_000
 """Largest number of pairs of rates that are compared, as of 100 groups."""
 Settings = Sequence[Mapping[str, float]]
@@ -99,7 +96,7 @@ def train(
             for lane in lanes
             if game.player.is_finite(played[-1].answer, lane)
         ]
-        return _best_solution(solver, problem, results, pace, deepcopy(rng))
+        return best_solution(solver, problem, results, pace, deepcopy(rng))
 
     own = np.split(np.arange(used), len(problems))
     return [
@@ -123,44 +120,6 @@ def _lagrangians(
         own = [RateProgram.of(replace(each, constraints=tuple(goals))) for each, goals in pairs]
         return programs, [ProgramLagrangian(program, kinds) for program in own]
     return programs, [ProgramLagrangian(program, kinds) for program in programs]
-
-
-def _best_solution(
-    solver: ThreePlayer,
-    problem: Problem,
-    results: Sequence[SettingResult],
-    pace: float,
-    rng: np.random.Generator,
-) -> Solution:
-    """Return the solution of the best setting, of those with finite weights."""
-    if not results:
-        rates = "learning_rate or multiplier_rate"
-        return Solution({}, "diverged", f"the weights became infinite: lower {rates}")
-    kept = [each for each in results if not each.allowed] or results
-    chosen = kept[0] if problem.validation is None else _best_setting(kept, problem.validation)
-    settings, single = solver.settings(), chosen.deterministic(solver, problem)
-    variants = solver.select(chosen.variants(rng, single))
-    main = next(iter(variants.values()))
-    status, reasons = "solved", list[str]()
-    if len(settings) > 1:
-        setting = settings[chosen.lane % len(settings)]
-        shown = ", ".join(f"{key} {value:g}" for key, value in setting.items())
-        reasons.append(f"chosen on validation rows: {shown}")
-    if single.violation and not solver.randomize and not chosen.allowed:
-        status, reason = single.ending(problem)
-        reasons.append(reason)
-    elif problem.violation(main) > MAX_EXCESS:
-        status = "iteration_limit"
-        missed = f"after {solver.steps} steps no mixture of classifiers satisfies all constraints"
-        reasons.append(missed if chosen.allowed else UNDEFINED_RATIO_REASON)
-    elif (promised := chosen.promised()) > MAX_PROMISED:
-        status = "iteration_limit"
-        reasons.append(
-            f"after {solver.steps} steps, one more classifier would improve the objective by "
-            f"about {promised:.2g}: use 'mixture', which adds it"
-        )
-    trace = tuple(chosen.trace(pace, None if solver.randomize else single))
-    return Solution(variants, status, "; ".join(reasons), chosen.multipliers(), trace)
 
 
 def make_game(
@@ -192,14 +151,3 @@ def make_game(
         multipliers = SwapRegret(1 + form.constraints + len(form.signs), raising)
     leader = solver.multipliers == "leader"
     return ThreePlayerGame(form, player, multipliers, learning, leader=leader)
-
-
-def _best_setting(results: Sequence[SettingResult], validation: Problem) -> SettingResult:
-    """Return the setting whose stochastic classifier ranks best on validation rows.
-
-    See protocols 3.5.
-    """
-    program = RateProgram.of(validation)
-    decisions = [validation.decisions(each.stochastic) for each in results]
-    rates = np.stack([validation.rates.rates(each) for each in decisions], axis=1)
-    return results[best_iterate(program.cost(rates), program.missed(rates))]
