@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from ratecli.solvers.problem import Problem
 
 TUNING_VERSION = 3
 """Version in the key of each tuned trial; increased when its results change."""
+
+Judged: TypeAlias = tuple[tuple[float, ...], dict[str, float]]
+"""The rank of a setting, the smaller the better, and what the trace says of it."""
 
 L2 = "l2"
 """Name of the penalty, which is tuned like an option."""
@@ -76,30 +79,29 @@ def solve_tuned(
     """
     if settings[0].by_loss:
         solvers: Any = [setting.solver for setting in settings]
-        results = [{"loss": unseen_loss(solver, problem)} for solver in solvers]
-        ranks: list[Any] = [result["loss"] for result in results]
+        losses = [unseen_loss(solver, problem) for solver in solvers]
+        judged: list[Judged] = [((loss,), {"loss": loss}) for loss in losses]
     else:
-        judged = _judged(settings, guard, problem, make_rng)
-        results = [each.shown for each in judged]
-        ranks = [each.rank for each in judged]
+        judged = _judge(settings, guard, problem, make_rng)
+    ranks = [rank for rank, _ in judged]
     progress(f"{len(settings)} settings tried")
     best = ranks.index(min(ranks))
     rows = (
         {"setting": dict(setting.values), **result, "chosen": k == best}
-        for k, (setting, result) in enumerate(zip(settings, results, strict=True))
+        for k, (setting, (_, result)) in enumerate(zip(settings, judged, strict=True))
     )
     chosen = settings[best]
     solution = solve_with_margin(chosen.solver, guard, chosen.on(problem), make_rng(), progress)
     return replace(solution, trace=(*rows, *solution.trace))
 
 
-def _judged(
+def _judge(
     settings: Sequence[Setting],
     guard: MarginSpec,
     problem: Problem,
     make_rng: Callable[[], np.random.Generator],
-) -> list[_Judgement]:
-    """Return what each setting reaches on unseen rows; raise FaultError as `solve_tuned`."""
+) -> list[Judged]:
+    """Return rank and row of each setting on unseen rows; raise FaultError as `solve_tuned`."""
     whole = problem.validation or problem
     tried = [_Tried.of(whole) for _ in settings]
     for fitted, unseen, own in _parts(problem):
@@ -123,29 +125,6 @@ def _parts(problem: Problem) -> Iterator[tuple[Problem, Problem, Indices]]:
             hint = "tune by validation rows: split: {validation: 0.2} in the data set"
             raise FaultError(Diagnostic("E410", message, hint))
         yield fitted, unseen, own
-
-
-class _Judgement(NamedTuple):
-    """What a setting reaches on unseen rows: NaN if none of them was decided.
-
-    `excess` is the violation that counts, `unsolved` the number of folds without a solution.
-    """
-
-    unsolved: int
-    objective: float = math.nan
-    violation: float = math.nan
-    excess: float = math.inf
-
-    @property
-    def shown(self) -> dict[str, float]:
-        """What the trace says of the setting."""
-        shown = {"objective": self.objective, "violation": self.violation}
-        return shown | {"unsolved": self.unsolved}
-
-    @property
-    def rank(self) -> tuple[int, float, float]:
-        objective = math.inf if math.isnan(self.objective) else self.objective
-        return self.unsolved, self.excess, objective
 
 
 @dataclass
@@ -187,19 +166,20 @@ class _Tried:
         self.outputs[:, own] = _outputs(unseen, main)
         self.decided[own] = True
 
-    def judge(self, problem: Problem) -> _Judgement:
+    def judge(self, problem: Problem) -> Judged:
         """Judge the rows that were decided."""
         if not self.decided.any():
-            return _Judgement(self.unsolved)
+            row = {"objective": math.nan, "violation": math.nan, "unsolved": self.unsolved}
+            return (self.unsolved, math.inf, math.inf), row
         outputs = self.outputs
         if self.unsolved:
             problem, outputs = problem.on(np.flatnonzero(self.decided)), outputs[:, self.decided]
         measured = _Measured(problem, outputs)
-        violation = excess = problem.worst_violation(measured.rates)
-        if violation and self.is_met:
-            excess = measured.excess()
+        objective, violation = measured.objective, problem.worst_violation(measured.rates)
+        excess = measured.excess() if violation and self.is_met else violation
         excess = excess if excess > MAX_IGNORED_SHORTFALL else 0.0
-        return _Judgement(self.unsolved, measured.objective, violation, excess)
+        row = {"objective": objective, "violation": violation, "unsolved": self.unsolved}
+        return (self.unsolved, excess, math.inf if math.isnan(objective) else objective), row
 
 
 def _outputs(problem: Problem, classifier: Classifier) -> Array:

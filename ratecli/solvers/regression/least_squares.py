@@ -282,12 +282,12 @@ def solve_linear(problem: Problem, progress: Progress) -> Solution:
         raise FaultError(Diagnostic("E501", message))
     linear = LinearProblem.of(problem)
     program, unit, units = linear.program, float(linear.forms.units[0]), linear.forms.units[1:]
-    by = np.full(len(units), SLACK)
-    found = program.solve(by)
-    if found.status in INFEASIBLE:  # equalities leave no slack
-        by = np.zeros(len(units))
+    for slack in (SLACK, 0.0):  # equalities leave none
+        by = np.full(len(units), slack)
         found = program.solve(by)
-    if found.status in INFEASIBLE:
+        if found.status not in INFEASIBLE:
+            break
+    else:
         model = linear.model(program.solve(by, units.min() / units).v)
         rates = problem.measured(problem.decisions(model))
         worst = problem.nearest_miss(rates[:, None])
