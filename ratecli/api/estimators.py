@@ -251,8 +251,10 @@ class RateConstrainedEstimator(MappingParamsEstimator):
             if each["variant"] == chosen
         }
         # a safety test, or rows that the model has not seen, are stronger evidence
-        is_judged = bool(self.bounds_) or (solution.judged is not None and ending.status == "ok")
-        if found.read.case.solver.role != "ignores" and not is_judged:
+        case = found.read.case
+        on_others = solution.judged is not None or case.guard.holds != "train"
+        is_judged = bool(self.bounds_) or (on_others and ending.status == "ok")
+        if case.solver.role != "ignores" and not is_judged:
             self._doubt(kind if chosen == "estimate" else f"{chosen} {kind}")
         constant = (ending.info.get(BEST_CONSTANT_KEY) or {}).get("train")
         if constant is not None and is_no_better(self.objective_, constant):

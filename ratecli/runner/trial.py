@@ -543,8 +543,8 @@ def solution_status(
 
     This is the solver's status, or `not_met` if the solver was given the constraints and its main
     variant violates one on the training set, or on the rows of `Solution.judged`. A constraint that
-    is undefined there counts as violated. If constraints have to hold on the validation set, the
-    solver's status says whether they do (see `solve_with_margin`).
+    is undefined there counts as violated. If constraints have to hold on other rows, the solver's
+    status says whether they do (see `solve_with_margin`).
     """
     if solution.status not in USABLE_STATUSES:
         return solution.status, solution.reason
@@ -554,7 +554,7 @@ def solution_status(
         goal.name: measured[ex.to_text(goal.expression)] for goal in case.constraints
     }
     where = "the training set"
-    if case.guard.holds == "validation" and case.solver.role == "enforces":
+    if case.guard.holds != "train" and case.solver.role == "enforces":
         violations = {}
     elif solution.judged is not None:
         violations, where = solution.judged.violations(), "rows that its model has not seen"

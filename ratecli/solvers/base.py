@@ -74,7 +74,7 @@ class Solution:
         The classifiers, the main one first. Status, trace and `judged` describe the main one.
     status
         `solved`, `iteration_limit`, `infeasible`, `no_solution_found` or `diverged`. A `solved`
-        solution satisfies the constraints on the training set.
+        solution satisfies the constraints on the training set, or as `solvers.margin` moved them.
     reason
         One sentence if the status is not `solved`.
     multipliers

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
+from ratecli.rates.tangent import values
 from ratecli.solvers.base import USABLE_STATUSES, JudgedRows, Progress, Solution, Solver
 from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.hull.infeasible import least_by_ranges
@@ -32,7 +33,7 @@ from ratecli.solvers.problem import Problem
 from ratecli.solvers.refusals import small_group, what_would_help, worst_piece
 from ratecli.solvers.seldonian.score_models import mean_label
 
-GUARD_VERSION = 18
+GUARD_VERSION = 19
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of amounts by which constraints are tightened."""
@@ -75,6 +76,8 @@ MAX_NOISE_SLOPE = 0.5
 """Maximum change of what the judge adds for noise per unit of tightening."""
 MAX_CORRECTIONS = 5
 """Maximum number of corrections of amounts that are not judged."""
+ROUNDING = 1e-9
+"""Largest change of the sum of two pieces that counts as none."""
 CONSTANTS = 21
 """Number of constant chances of a positive decision that are compared with a model."""
 MAX_TRIED_ENTRIES, MAX_TRIED_PIECES = 10**6, 6
@@ -203,7 +206,7 @@ def _rehearsed_solution(search: _Search, first: Solution) -> Solution:
             return first
         solution = search.solve(each.by, first.near or first.main)
         if solution.status in USABLE_STATUSES and solution.variants:
-            return solution
+            return search.checked(solution, each.by)
     return _refuse(search, tried)
 
 
@@ -293,6 +296,31 @@ class _Search:
         """The algorithm that repeats the training in folds."""
         return self.solver.rough
 
+    @cached_property
+    def opposites(self) -> list[tuple[int, int, float]]:
+        """Pairs of pieces whose sum is the same for all rates, with this sum.
+
+        They limit a difference from both sides. An excess of one is a lack of the other.
+        """
+        index = self.problem.rates.index()
+        points = np.random.default_rng(0).random((len(index), 3))
+        found = np.array([values(piece, points, index) for piece in self.problem.pieces])
+        change = found - found[:, :1]
+        cancel = np.abs(change[:, None] + change).max(axis=2) < ROUNDING
+        pairs = np.argwhere(np.triu(cancel, 1)).tolist()
+        return [(i, j, float(found[i, 0] + found[j, 0])) for i, j in pairs]
+
+    def consistent(self, by: Array, upper: Array) -> Array:
+        """Return amounts `by` (J,), reduced where `opposites` would contradict each other.
+
+        The amount of the piece with the smaller `upper` (J,) is reduced, below 0 if necessary.
+        """
+        by = by.copy()
+        for i, j, both in self.opposites:
+            k = i if upper[i] < upper[j] else j
+            by[k] -= max(by[i] + by[j] + both + MAX_SPARE_ROOM, 0.0)
+        return by
+
     @property
     def needs_level(self) -> bool:
         return isinstance(self.judge, NormalJudge) and self.judge.level is not None
@@ -314,7 +342,7 @@ class _Search:
                 start, target = _next_step(last, slopes, low, high)
                 if np.array_equal(target, last.by):
                     break
-            by = start + step * (target - start)
+            by = self.consistent(start + step * (target - start), last.upper)
             if self.folds and not begins:
                 near = self.extrapolate(before or first, last, slopes, by)
                 if near and self.is_useful(near):
@@ -345,8 +373,9 @@ class _Search:
         slopes = slopes - np.clip(noise, -MAX_NOISE_SLOPE, MAX_NOISE_SLOPE)
         for _ in range(MAX_CORRECTIONS):
             shifted = replace(self.judge, bias=last.bias - slopes * (by - last.by))
-            missing = np.maximum(shifted(*last.judged), 0.0)
-            by = by + missing / slopes
+            upper = shifted(*last.judged)
+            missing = np.maximum(upper, 0.0)
+            by = self.consistent(by + missing / slopes, upper)
             if missing.max() <= MAX_SPARE_ROOM:
                 break
         step = by - last.by
@@ -417,13 +446,26 @@ class _Search:
         none = np.zeros(len(by))
         return Attempt(by, plain, plain, none, upper, objective, judged, solution)
 
+    def checked(self, solution: Solution, by: Array) -> Solution:
+        """Return a solution whose status says if it violates a constraint on its training rows.
+
+        A constraint with a negative amount in `by` (J,) may be violated by this amount.
+        """
+        rows = solution.judged or JudgedRows(self.problem, self.problem.decisions(solution.main))
+        excess = PLAIN_JUDGE(*rows) + np.minimum(by, 0.0)
+        if excess.max() <= MAX_IGNORED_SHORTFALL:
+            return solution
+        name = self.problem.piece_owners[int(excess.argmax())]
+        reason = f"'{name}' is violated by {excess.max():.3g} on training rows"
+        return replace(solution, status="iteration_limit", reason=reason)
+
     def rehearse(self, by: Array) -> Attempt | None:
         """Repeat the training on the folds with amounts (J,), and judge decisions on new rows.
 
         The noise of the rows cancels to first order, because a fold whose rates are too high by
         chance leaves others that are too low. What remains is the mean excess of models of two
         thirds of the rows, of which a share is expected for all rows (see `BIAS_SHARES`). A mean
-        below 0 counts as 0. None if the training fails in a fold.
+        below 0 counts as 0, except for `opposites`. None if the training fails in a fold.
         """
         decisions, inside = np.zeros(self.problem.rates.sums.shape[1]), list[Array]()
         for fold in self.folds:
@@ -445,9 +487,11 @@ class _Search:
         assert isinstance(self.judge, NormalJudge)
         excess, noise = unseen - plain, self.judge(*judged) - unseen
         share = np.full(len(by), BIAS_SHARES[1])
-        np.divide(excess, noise, out=share, where=noise > 0)
+        np.divide(np.abs(excess), noise, out=share, where=noise > 0)
         share = np.clip(SHARE_AT_NONE + SHARE_PER_NOISE * share, *BIAS_SHARES)
-        bias = np.where(excess > 0, (share - 1) * excess, -excess)
+        counts = excess > 0
+        counts[[piece for i, j, _ in self.opposites for piece in (i, j)]] = True
+        bias = np.where(counts, (share - 1) * excess, -excess)
         upper = replace(self.judge, bias=bias)(*judged)
         objective = float(np.nan_to_num(self.problem.value_of(decisions), nan=np.inf))
         return Attempt(by, plain, unseen, bias, upper, objective, judged)
@@ -531,7 +575,7 @@ def _next_step(attempt: Attempt, slopes: Array, low: Array, high: Array) -> tupl
     """
     by, missing = attempt.by, attempt.upper
     spare = np.maximum(MAX_SPARE_ROOM, SPARE_SHARE * (missing - attempt.plain))
-    if attempt.missed == 0 and not by[missing < -spare].any():
+    if attempt.missed == 0 and not (by[missing < -spare] > 0).any():
         return by, by
     start = np.where(missing > 0, np.maximum(by, -attempt.plain), by)
     more, less = (np.maximum(each + (missing + spare / 2) / slopes, 0.0) for each in (start, by))

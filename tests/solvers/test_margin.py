@@ -140,15 +140,29 @@ def test_promises_hold_where_features_are_like_a_group_by_chance(name, n, d):
 
 
 def test_a_refusal_names_a_limit_and_an_algorithm_with_which_the_rule_holds():
-    given = mimicking_rows(6, 4000, 10, "abs(tpr[g=a] - tpr[g=b]) <= 0.05")
+    given = mimicking_rows(7, 4000, 30, "abs(tpr[g=a] - tpr[g=b]) <= 0.05")
     found = guarded(given, "new_rows", level=0.9)
     assert found.status == "no_solution_found"
     limit = float(re.search(r"a limit of ([0-9.]+) instead of 0.05", found.reason)[1])
     assert 0.05 < limit < 0.2
-    looser = mimicking_rows(6, 4000, 10, f"abs(tpr[g=a] - tpr[g=b]) <= {limit}")
+    looser = mimicking_rows(7, 4000, 30, f"abs(tpr[g=a] - tpr[g=b]) <= {limit}")
     assert guarded(looser, "new_rows", level=0.9).variants
     assert "or the algorithm post_shift (groups must be known" in found.reason
     assert guarded(given, "new_rows", level=0.9, solver=PostShift()).variants
+
+
+@pytest.mark.slow
+def test_a_difference_that_is_limited_from_both_sides_is_answered_and_holds():
+    """30 training sets: 22 that hold have a probability of 1 % if 90 % of all do."""
+    rule = "abs(tpr[g=a] - tpr[g=b]) <= 0.05"
+    population, kept = mimicking_rows(10**6, 40_000, 10, rule), []
+    for seed in range(30):
+        given = mimicking_rows(seed, 4000, 10, rule)
+        found = guarded(given, "new_rows", level=0.9, solver=PostShift())
+        if found.variants:
+            kept.append(population.violation(first(found)) == 0)
+    assert len(kept) >= 27
+    assert sum(kept) >= stats.binom.ppf(0.01, len(kept), 0.9)
 
 
 def test_a_refusal_names_a_group_that_is_too_small():
