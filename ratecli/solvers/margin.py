@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
-from ratecli.rates.tangent import values
 from ratecli.solvers.base import USABLE_STATUSES, JudgedRows, Progress, Solution, Solver
 from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.hull.infeasible import least_by_ranges
@@ -302,9 +301,8 @@ class _Search:
 
         They limit a difference from both sides. An excess of one is a lack of the other.
         """
-        index = self.problem.rates.index()
-        points = np.random.default_rng(0).random((len(index), 3))
-        found = np.array([values(piece, points, index) for piece in self.problem.pieces])
+        points = np.random.default_rng(0).random((len(self.problem.rates.index()), 3))
+        found = self.problem.piece_function.values(points)
         change = found - found[:, :1]
         cancel = np.abs(change[:, None] + change).max(axis=2) < ROUNDING
         pairs = np.argwhere(np.triu(cancel, 1)).tolist()
