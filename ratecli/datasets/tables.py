@@ -31,8 +31,7 @@ from ratecli.datasets.files import check_is_file, read_errors, sha256_of
 from ratecli.datasets.text_format import (
     PLAIN,
     TextFormat,
-    first_long_row,
-    first_nul,
+    has_nul,
     how_to_set,
     is_utf_8,
     sniff_format,
@@ -183,25 +182,21 @@ class TableFile:
 
         By default the reason is that of the reader's error.
         """
-        found = sniff_format(self.path)
-        keys = {"separator": found.separator_of(self.path)}
-        keys = {} if keys["separator"] == self.separator else keys
+        found, keys = sniff_format(self.path), dict[str, str]()
         undecoded = isinstance(error, UnicodeError) or "UTF8" in reason
-        line = 0 if undecoded else first_nul(self.path, self.form)
-        if (undecoded or line) and found.codec != self.form.codec:
-            reason = f"it is not {self.form.encoding.upper()} text"
-            return reason, how_to_set({"encoding": found.encoding, **keys})
+        if (undecoded or has_nul(self.path, self.form)) and found.codec != self.form.codec:
+            undecoded, keys = True, {"encoding": found.encoding}
+        if found.separator_of(self.path) != self.separator:
+            keys["separator"] = found.separator_of(self.path)
         if undecoded:
-            return f"it is not {self.form.encoding.upper()} text", NUL_HELP
-        if line:
-            return f"line {line} has a NUL character", NUL_HELP
-        line, quoted = first_long_row(self.path, self.form, PIECE)
-        if line:
-            reason = f"the row that begins in line {line} has over {PIECE:,} characters"
-            way = "break the lines: each row needs one"
-            return reason, "close the quote that begins there" if quoted else way
+            reason = f"it is not {self.form.encoding.upper()} text"
+            return reason, how_to_set(keys) if "encoding" in keys else NUL_HELP
+        if has_nul(self.path, self.form):
+            return "it has a NUL character", NUL_HELP
         if keys:
             return reason, how_to_set(keys)
+        if "straddling" in reason or "does not end" in reason:
+            reason = f"a row has over {PIECE:,} characters"
         return reason, "check 'separator' and quotes; all rows need equally many fields"
 
     def _header(self) -> list[str]:
@@ -350,10 +345,7 @@ def _word(value: object) -> str | None:
 def _as_text(file: TableFile, name: str, words: Any) -> NDArray[np.object_]:
     """Return an Arrow array of text as objects, None for an empty word; E404 for NUL characters."""
     if pc.any(pc.match_substring(words, "\0")).as_py():
-        reason = f"column '{name}' has a NUL character"
-        if file.kind == "csv":
-            reason = f"line {first_nul(file.path, file.form)} has a NUL character"
-        raise not_a_table_error(file.path, reason, NUL_HELP)
+        raise not_a_table_error(file.path, f"column '{name}' has a NUL character", NUL_HELP)
     found = words.to_numpy(zero_copy_only=False)
     found[np.equal(found, "")] = None
     return np.asarray(found)

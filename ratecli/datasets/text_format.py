@@ -154,8 +154,8 @@ def sniff_format(path: Path) -> TextFormat:
     for mark in dict.fromkeys([default, *_SEPARATORS]):
         widths[mark] = _common_width(lines, mark)
     best = max(widths, key=widths.__getitem__)
-    if widths[best] < 2 <= _common_width(lines, " "):
-        best = " "
+    if widths[best] < 2:
+        best = " " if _common_width(lines, " ") >= 2 else default
     return found if best == default else replace(found, separator=best)
 
 
@@ -204,34 +204,10 @@ def is_utf_8(text: str, codec: str) -> bool:
     return True
 
 
-def first_nul(path: Path, form: TextFormat) -> int:
-    """Return the number of the first line with a NUL character, 0 if there is none."""
-    line = 1
+def has_nul(path: Path, form: TextFormat) -> bool:
+    """Return whether a text file has a NUL character."""
     with path.open(encoding=form.codec, errors="replace", newline="") as opened:
-        for chunk in iter(partial(opened.read, _CHUNK), ""):
-            before, found, _ = chunk.partition("\0")
-            line += before.count("\n")
-            if found:
-                return line
-    return 0
-
-
-def first_long_row(path: Path, form: TextFormat, limit: int) -> tuple[int, bool]:
-    """Return the line where the first row begins that has more characters than `limit`.
-
-    Also return whether it is long because of a quote that is not closed within the limit. The line
-    is 0 if there is no such row.
-    """
-    with path.open(encoding=form.codec, errors="replace", newline="") as opened:
-        start, size, quoted = 1, 0, False
-        for line, text in enumerate(iter(partial(opened.readline, limit + 1), ""), start=1):
-            if not quoted:
-                start, size = line, 0
-            size += len(text)
-            quoted ^= text.count('"') % 2 == 1
-            if size > limit:
-                return start, quoted
-    return 0, False
+        return any("\0" in chunk for chunk in iter(partial(opened.read, _CHUNK), ""))
 
 
 OR_TEXT = "; or name the column under 'categorical' or 'drop'"

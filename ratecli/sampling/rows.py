@@ -51,7 +51,7 @@ from ratecli.sampling.resampling import (
 )
 from ratecli.streaming.cells import CellTable
 from ratecli.streaming.encode import encoded_stream
-from ratecli.streaming.scan import RecordProgress
+from ratecli.streaming.records import RecordProgress
 from ratecli.streaming.stream import RowStream
 from ratecli.streaming.table import StreamedTable, check_memory
 

@@ -29,7 +29,7 @@ from ratecli.datasets.split import (
 )
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.streaming.store import write_together
+from ratecli.streaming.records import write_together
 from ratecli.streaming.stream import CELL_DTYPE, row_weights
 from ratecli.streaming.table import StreamedTable, check_splits_rows
 

@@ -20,7 +20,7 @@ from ratecli.datasets.load import (
 )
 from ratecli.datasets.text_format import TextFormat, other_notation_error
 from ratecli.errors import Diagnostic, FaultError, errors_at
-from ratecli.streaming.scan import (
+from ratecli.streaming.records import (
     MAX_DISTINCT_NUMBERS,
     MAX_TEXT_LEVELS,
     WEIGHT_RANGE,
