@@ -7,8 +7,7 @@ import numpy as np
 from ratecli.config.dataset import DatasetSpec, SplitSpec
 from ratecli.datasets import load, split
 from ratecli.streaming import table as streamed
-from ratecli.streaming.cells import CellTable
-from ratecli.streaming.encode import encoded_stream
+from ratecli.streaming.cells import CellTable, encoded_stream
 
 
 def load_entry_table(options, base, **more):

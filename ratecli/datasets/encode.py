@@ -41,7 +41,7 @@ from ratecli.datasets.columns import (
 from ratecli.datasets.table import Table
 from ratecli.datasets.text_format import PLAIN, TextFormat, other_notation_error, spelled_numbers
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.models.base import Features, features_of_entries
+from ratecli.models.base import Features, append_columns, features_of_entries
 from ratecli.models.layout import NUMBER, NUMBER_OR_MISSING, ColumnLayout
 
 Whole: TypeAlias = Annotated[int, Strict()]
@@ -321,6 +321,22 @@ class Encoder:
             columns[:, k], values[:, k] = start + place[taken], value[taken]
             start += len(block.names)
         return features_of_entries(columns, values, width)
+
+
+def stack_features(parts: Sequence[Features]) -> Features:
+    """Return the rows of all parts, sparse if one of several is."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.vstack(parts)
+    return sparse.csr_array(sparse.vstack(parts, format="csr"))
+
+
+def features_at_levels(X: Features, levels: int) -> Features:
+    """Return (M n, d + M) features, sparse if X is: rows repeated M times, with one-hot levels."""
+    n = X.shape[0]
+    one_hot = np.tile(np.eye(levels), (n, 1))
+    return append_columns(X[np.repeat(np.arange(n), levels)], one_hot)
 
 
 def constant_features(tables: Sequence[Table]) -> dict[str, str]:

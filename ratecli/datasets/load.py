@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from ratecli.datasets.tables import (
     FORMAT_BY_SUFFIX,
     TableFile,
     guess_separator,
+    not_a_table_error,
     read_own_table,
 )
 from ratecli.datasets.text_format import (
@@ -193,6 +195,20 @@ class OwnFiles:
     files: tuple[TableFile, ...]
     sums: tuple[str, ...]
     digest: str
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The column names; raise E404 if a file has other columns than the first."""
+        first, *others = self.files
+        names = first.names()
+        for file in others:
+            found = file.names()
+            if found != names:
+                other = [*sorted({*names} ^ {*found}), "the order"][0]
+                reason = f"its columns are not those of '{first.path.name}': '{other}'"
+                hint = "all files of a table need the same columns"
+                raise not_a_table_error(file.path, reason, hint)
+        return names
 
     @property
     def named_sums(self) -> tuple[tuple[str, str], ...]:

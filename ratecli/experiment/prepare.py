@@ -44,7 +44,6 @@ from ratecli.sampling.rows import (
     load_trial_data,
     slice_columns,
 )
-from ratecli.sampling.slice_columns import SliceColumns
 from ratecli.solvers.oracles.choice import check_probability_classifier, check_regressor
 
 
@@ -237,7 +236,7 @@ def _check_with_data(
         entries, document, lambda name, _: check_table(data, name, memory_limit, write_progress)
     )
     pools = dict.fromkeys(case.datasets for case in prepared.cases)
-    columns = {pool: SliceColumns(slice_columns(data.only(pool)), data.streamed) for pool in pools}
+    columns = {pool: slice_columns(data.only(pool)) for pool in pools}
     reader = ProblemReader(
         experiment, document, prepared.rules, experiment.datasets, prepared.numeric, columns
     )

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ratecli.config.dataset import DatasetSpec, KernelSpec
 from ratecli.datasets.columns import ColumnKind, LazyMapping, is_text
-from ratecli.datasets.encode import Encoder
+from ratecli.datasets.encode import Encoder, features_at_levels, stack_features
 from ratecli.datasets.files import modification_time
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
@@ -28,7 +26,7 @@ from ratecli.datasets.table import Table
 from ratecli.datasets.text_format import PLAIN, TextFormat
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import TrialResult, random_stream
-from ratecli.models.base import Array, Classifier, Features, append_columns
+from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import all_outputs, append_memberships
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.policy import EpisodeLayout, SoftmaxPolicy
@@ -49,11 +47,10 @@ from ratecli.sampling.resampling import (
     TrainingRowsSpec,
     split_dataset_rows,
 )
-from ratecli.streaming.cells import CellTable
-from ratecli.streaming.encode import encoded_stream
-from ratecli.streaming.records import RecordProgress
+from ratecli.sampling.slice_columns import SliceColumns
+from ratecli.streaming.cells import CellTable, encoded_stream
 from ratecli.streaming.stream import RowStream
-from ratecli.streaming.table import StreamedTable, check_memory
+from ratecli.streaming.table import RecordProgress, StreamedTable, check_memory
 
 TableWriteProgress = Callable[[str, int, int | None], None]
 """Called with a data set's name, the rows written so far, and their total or None if unknown."""
@@ -119,6 +116,16 @@ class ExperimentData:
         """How the files of tables write rows and numbers; the default if they differ."""
         forms = set(map(TextFormat.of_spec, self.entries.values()))
         return forms.pop() if len(forms) == 1 else PLAIN
+
+    @property
+    def kernel(self) -> KernelSpec | None:
+        """The kernel of the features; E411 if that of the data sets differs."""
+        kernel, *others = dict.fromkeys(entry.kernel for entry in self.entries.values())
+        if others:
+            message = "the data sets' features differ: they have different kernels"
+            hint = "write the same kernel, components and gamma under 'features' of each"
+            raise FaultError(Diagnostic("E411", message, hint))
+        return kernel
 
     @property
     def levels(self) -> int:
@@ -226,15 +233,12 @@ def _read_table(item: DatasetItem, folder: Path, deployed: str | None) -> Table:
 
 
 @lru_cache(maxsize=8)
-def get_streamed_table(data: ExperimentData) -> StreamedTable:
+def get_streamed_table(
+    data: ExperimentData, progress: RecordProgress | None = None
+) -> StreamedTable:
     """Return the table of the only data set, which is streamed."""
-    return _streamed_table(data, None)
-
-
-def _streamed_table(data: ExperimentData, progress: RecordProgress | None) -> StreamedTable:
-    (item,) = data.items
     slices = [name for name, _ in data.slices]
-    return StreamedTable(item.entry, data.folder, progress, slices, data.deployed)
+    return StreamedTable(data.items[0].entry, data.folder, progress, slices, data.deployed)
 
 
 def get_any_table(data: ExperimentData, name: str) -> Table | StreamedTable:
@@ -255,10 +259,10 @@ def check_table(
     and their table already has a level column. `written` reports the rows of a streamed table as
     they are converted to records.
     """
-    entry = data.entries[name]
-    if entry.stream:
+    own = data.only([name])
+    if own.streamed:
         progress = None if written is None else partial(written, name)
-        check_memory(name, _streamed_table(data.only([name]), progress), bound)
+        check_memory(name, get_streamed_table(own, progress), bound)
     elif LEVEL_COLUMN in get_table(data, name).frame and data.levels > 1:
         message = (
             f"with 'levels' each row gets a column '{LEVEL_COLUMN}', but the table already has one"
@@ -271,9 +275,8 @@ def split_dataset(
     data: ExperimentData, name: str, seed: int, drawing: SamplingSpec = NO_RESAMPLING
 ) -> RowSplit:
     """Return the rows of one data set and their splits, which copies at all levels share."""
-    return split_dataset_rows(
-        get_table(data, name), name, data.entries[name].division, seed, drawing
-    )
+    table, spec = get_table(data, name), data.entries[name].division
+    return split_dataset_rows(table, name, spec, seed, drawing)
 
 
 def check_split(data: ExperimentData, name: str, seed: int) -> None:
@@ -299,7 +302,7 @@ def load_trial_data(
     if data.streamed:
         return _load_streamed(data, seed, deployed)
     found = {name: split_dataset(data, name, seed, drawing) for name in data.entries}
-    return _stack_trial_data(data, found, deployed, drawing, seed)
+    return _encode_rows(data, found, deployed, drawing, seed)
 
 
 def load_training_rows(
@@ -341,23 +344,21 @@ def filter_trial_data(
         draws, order = random_stream(seed, "filter sample").random(len(kept)), unfiltered.positions
         if how.drawing.share is None and data.levels == 1 and order is not None:
             draws = draws[order]  # one for each row of the tables
-        sampled = draws < kept
-        kept = np.where(train, sampled, 1.0)
+        kept = np.where(train, draws < kept, 1.0)
     if not kept[train].any():
         message = "the filter keeps no training row"
         raise NoRowsKeptError(Diagnostic("E410", message, "set take: weights, or a higher limit"))
     splits = {name: split_dataset(data, name, seed, how.drawing) for name in data.entries}
-    ends = np.cumsum([0, *(len(each.part) for each in splits.values())])
-    for (name, each), (start, end) in zip(list(splits.items()), pairwise(ends), strict=True):
-        part = np.where(kept[start:end] == 0, DROPPED, each.part)
-        splits[name] = RowSplit(each.rows, part)
-    rows = _stack_trial_data(data, splits, deployed, how.drawing, seed)
+    ends = np.cumsum([len(each.part) for each in splits.values()])[:-1]
+    for (name, each), own in zip(list(splits.items()), np.split(kept, ends), strict=True):
+        splits[name] = RowSplit(each.rows, np.where(own == 0, DROPPED, each.part))
+    rows = _encode_rows(data, splits, deployed, how.drawing, seed)
     before = replace(rows.sample, part=unfiltered.sample.part)
     weight = before.weight * np.where(kept > 0, kept, 1.0)
     return replace(rows, sample=replace(rows.sample, weight=weight), before=before)
 
 
-def _stack_trial_data(
+def _encode_rows(
     data: ExperimentData,
     found: Mapping[str, RowSplit],
     deployed: str | None,
@@ -369,45 +370,37 @@ def _stack_trial_data(
     `found` maps each data set to its split. Rows without a split are neither training nor test
     rows.
     """
-    named, levels, stacked = get_tables(data), data.levels, _stack_tables(data)
+    named, levels, stacked, kernel = get_tables(data), data.levels, _stack_tables(data), data.kernel
     tables, splits = list(named.values()), [found[name] for name in named]
     train = [split.rows[split.part == "train"] for split in splits]
     encoder = Encoder.fit(tables, train, drawing.unseen, drawing.score)
-    if (kernel := _common_kernel(data)) is not None and not drawing.score:
+    if kernel is not None and not drawing.score:
         draws = int(random_stream(seed, "kernel").integers(2**32))
         encoder = encoder.with_kernel(kernel, tables, train, draws)
-    X = _stack_features(
+    X = stack_features(
         [
             encoder.transform(table, None if _are_all(split.rows, len(table)) else split.rows)
             for table, split in zip(tables, splits, strict=True)
         ]
     )
     starts = np.cumsum([0, *map(len, tables)])[:-1]
-    positions = [start + split.rows for start, split in zip(starts, splits, strict=True)]
-    rows = np.repeat(np.concatenate(positions), levels)
-    columns = _with_levels(
-        stacked.columns, levels, lambda column: _take_rows(column, rows), X.shape[0]
+    rows = np.repeat(
+        np.concatenate([a + b.rows for a, b in zip(starts, splits, strict=True)]), levels
     )
-    sample = Sample(
-        columns=columns,
-        label=_take_rows(stacked.label, rows),
-        dataset=_take_rows(stacked.dataset, rows),
-        part=np.repeat(np.concatenate([split.part for split in splits]), levels),
-        weight=_take_rows(stacked.weight, rows),
-        label_range=stacked.label_range,
-    )
-    if (logs := logs_of(named, sample, X, encoder.layout)) is not None:
-        sample = replace(sample, logs=logs)
-    encoding = Encoding.of(encoder, stacked.columns, levels, data.text_format).text()
-    X = X if levels == 1 else features_at_levels(X, levels)
+    sample = _take_sample(stacked, rows)
+    columns = _with_levels(sample.columns, levels, X.shape[0])
+    part = np.repeat(np.concatenate([split.part for split in splits]), levels)
+    sample = replace(sample, columns=columns, part=part)
     layout = encoder.layout
+    if (logs := logs_of(named, sample, X, layout)) is not None:
+        sample = replace(sample, logs=logs)
     if levels > 1:
-        layout = ColumnLayout(np.append(layout.levels, levels))
+        X, layout = features_at_levels(X, levels), ColumnLayout(np.append(layout.levels, levels))
     return TrialData(
         _with_decisions(sample, deployed, data),
         X,
         levels,
-        encoding,
+        Encoding.of(encoder, stacked.columns, levels, data.text_format).text(),
         layout=layout,
         episodes=tables[0].episodes,
         true_returns=true_returns(data.items[0].entry),
@@ -415,32 +408,28 @@ def _stack_trial_data(
     )
 
 
-def _common_kernel(data: ExperimentData) -> KernelSpec | None:
-    """Return the kernel of the features; raise E411 if that of the tables differs."""
-    kernel, *others = dict.fromkeys(entry.kernel for entry in data.entries.values())
-    if others:
-        message = "the data sets' features differ: they have different kernels"
-        hint = "write the same kernel, components and gamma under 'features' of each"
-        raise FaultError(Diagnostic("E411", message, hint))
-    return kernel
+def _take_sample(stacked: Sample, rows: RowPositions) -> Sample:
+    """Return some rows of all, in this order, without copies if these are all rows in order."""
+    if _are_all(rows, len(stacked)):
+        return stacked
+    columns = stacked.columns
+    return replace(
+        stacked,
+        columns=LazyMapping(columns, lambda name: columns[name][rows]),
+        label=stacked.label[rows],
+        dataset=stacked.dataset[rows],
+        part=stacked.part[rows],
+        weight=stacked.weight[rows],
+    )
 
 
-def features_at_levels(X: Features, levels: int) -> Features:
-    """Return (M n, d + M) features, sparse if X is: rows repeated M times, with one-hot levels."""
-    n = X.shape[0]
-    one_hot = np.tile(np.eye(levels), (n, 1))
-    return append_columns(X[np.repeat(np.arange(n), levels)], one_hot)
-
-
-def _with_levels(
-    columns: Mapping[str, Any], levels: int, take: Callable[[Any], Any], rows: int = 1
-) -> Mapping[str, Any]:
-    """Return `take` of each column, made on first use, and a level column if there are levels."""
+def _with_levels(columns: Mapping[str, Any], levels: int, rows: int = 1) -> Mapping[str, Any]:
+    """Return columns of rows at each level in turn, and a level column if there are levels."""
     if levels == 1:
-        return LazyMapping(columns, lambda name: take(columns[name]))
+        return columns
     level = np.tile(np.arange(levels, dtype=float), rows)
     names = [*columns, LEVEL_COLUMN]
-    return LazyMapping(names, lambda n: level if n == LEVEL_COLUMN else take(columns[n]))
+    return LazyMapping(names, lambda name: level if name == LEVEL_COLUMN else columns[name])
 
 
 def _with_decisions(sample: Sample, deployed: str | None, data: ExperimentData) -> Sample:
@@ -469,7 +458,7 @@ def _stack_tables(data: ExperimentData) -> Sample:
         message = f"the weight of all data sets together {error}"
         raise FaultError(Diagnostic("E411", message, "use weights in the same unit")) from None
     names = dict.fromkeys(str(name) for table in tables for name in table.frame.columns)
-    ranges = [table.label_range for table in tables if table.label_range is not None]
+    ends = [table.label_range for table in tables if table.label_range is not None]
     return Sample(
         columns=LazyMapping(names, partial(_stack_column, tables)),
         label=np.concatenate([table.label for table in tables]),
@@ -477,9 +466,7 @@ def _stack_tables(data: ExperimentData) -> Sample:
         part=np.full(len(weight), ""),
         weight=weight,
         # the range that covers all numeric labels
-        label_range=(min(low for low, _ in ranges), max(high for _, high in ranges))
-        if ranges
-        else None,
+        label_range=(min(low for low, _ in ends), max(high for _, high in ends)) if ends else None,
     )
 
 
@@ -495,29 +482,16 @@ def _stack_column(tables: Sequence[Table], name: str) -> NDArray[Any]:
     return np.concatenate([np.asarray(column, dtype=kind) for column in found])
 
 
-def _stack_features(blocks: Sequence[Features]) -> Features:
-    if len(blocks) == 1:
-        return blocks[0]
-    if all(isinstance(block, np.ndarray) for block in blocks):
-        return np.vstack(blocks)
-    return sparse.csr_array(sparse.vstack(blocks, format="csr"))
-
-
-def _take_rows(values: Any, rows: RowPositions) -> Any:
-    """Return the values at some positions, without a copy if these are all rows in order."""
-    return values if _are_all(rows, values.shape[0]) else values[rows]
-
-
 def _are_all(rows: RowPositions, count: int) -> bool:
     """Whether the rows are all of `count` rows, in order."""
     return len(rows) == count and bool((rows == np.arange(count)).all())
 
 
-def slice_columns(data: ExperimentData) -> Mapping[str, Any]:
+def slice_columns(data: ExperimentData) -> SliceColumns:
     """Return every column that slices may name, over all rows; if streamed, each value once."""
     if data.streamed:
-        return get_streamed_table(data).values()
-    return _with_levels(_stack_tables(data).columns, data.levels, lambda column: column)
+        return SliceColumns(get_streamed_table(data).values(), streamed=True)
+    return SliceColumns(_with_levels(_stack_tables(data).columns, data.levels))
 
 
 def _load_streamed(data: ExperimentData, seed: int, deployed: str | None) -> TrialData:
@@ -529,8 +503,8 @@ def _load_streamed(data: ExperimentData, seed: int, deployed: str | None) -> Tri
         E205, E406, E410, E411, E413.
     """
     (item,) = data.items
-    table, entry = get_streamed_table(data), item.entry
-    own = seed if entry.division.seed is None else entry.division.seed
+    table, spec = get_streamed_table(data), item.entry.division
+    own = seed if spec.seed is None else spec.seed
 
     def random(stretch: int) -> np.random.Generator:
         return random_stream(own, "split", item.name, *([str(stretch)] if stretch else []))
@@ -538,7 +512,7 @@ def _load_streamed(data: ExperimentData, seed: int, deployed: str | None) -> Tri
     slices = dict(data.slices)
     if deployed is not None:
         slices[deployed] = (0.0, 1.0, *slices.get(deployed, ()))
-    cells = CellTable(table, slices, entry.division, f"{own} {item.name}", random)
+    cells = CellTable(table, slices, spec, f"{own} {item.name}", random)
     stream, encoder = encoded_stream(table, cells)
     sample = Sample(
         columns=cells.columns,
@@ -553,9 +527,6 @@ def _load_streamed(data: ExperimentData, seed: int, deployed: str | None) -> Tri
         for name, column in table.columns.items()
         if name not in encoder.kinds
     }
-    X, encoding = (
-        np.zeros((len(sample), 0)),
-        Encoding(encoder, others, form=data.text_format).text(),
-    )
+    X, encoding = np.zeros((len(sample), 0)), Encoding(encoder, others, form=data.text_format)
     sample = _with_decisions(sample, deployed, data)
-    return TrialData(sample, X, encoding=encoding, stream=stream)
+    return TrialData(sample, X, encoding=encoding.text(), stream=stream)

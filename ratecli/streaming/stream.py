@@ -28,7 +28,7 @@ from ratecli.rates.matrix import Predictions, log_loss
 from ratecli.rates.sample import make_read_only
 from ratecli.rates.table import Measurement
 from ratecli.streaming.blocks import FeatureCoding, RowBlock
-from ratecli.streaming.records import RecordStore, read_items, read_runs
+from ratecli.streaming.table import RecordStore, read_items, read_runs
 
 SumArrays: TypeAlias = tuple[Array, ...]
 PartSums: TypeAlias = "Callable[[Iterable[RowBlock]], SumArrays]"

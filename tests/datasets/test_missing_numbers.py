@@ -16,7 +16,7 @@ from test_encode import dense
 from ratecli.datasets.encode import Encoder, NumericBlock, constant_features, encode_new_rows
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.streaming.encode import feature_coding
+from ratecli.streaming.cells import feature_coding
 
 OPTIONS = {"label": "y", "missing": "mean", "drop": ["part"], "split": {"by": "part"}}
 

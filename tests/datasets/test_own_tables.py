@@ -438,7 +438,7 @@ LONG = b"a" * 10_000_000
         (b"x,y\n1,0\n" + bytes(9_000_000), " has a NUL character"),
         (b"x,y\n1,0\n" + LONG + b",1\n", "a row has over 4,194,304"),
         (b"x,y," * 2_000_000, "a row has over 4,194,304"),
-        (b'x,y\n1,0\n"2,1\n' + b"1,0\n" * 2_000_000, "Expected 2 columns, got 1: \"2,1"),
+        (b'x,y\n1,0\n"2,1\n' + b"1,0\n" * 2_000_000, 'Expected 2 columns, got 1: "2,1'),
         ("é,y\n1,0\n".encode("utf-16"), "it is not UTF-8 text"),
         ("x,y\n1,0\n".encode("utf-16-be"), "it is not UTF-8 text"),
         (bytes(range(256)) * 9, "it is not UTF-8 text"),

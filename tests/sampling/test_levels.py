@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from experiments import measured_values, people, run_file, write
+from ratecli.datasets.encode import features_at_levels
 from ratecli.experiment.prepare import prepare
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import loads
@@ -15,7 +16,7 @@ from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import resolve
 from ratecli.rates.scope import Scope
 from ratecli.runner.trial import training_problem
-from ratecli.sampling.rows import TrialData, features_at_levels, load_trial_data
+from ratecli.sampling.rows import TrialData, load_trial_data
 
 ENTRY = "{path: people.csv, label: y, drop: [old], weight: w, split: {validation: 1/5}}"
 PLAIN = f"""

@@ -31,7 +31,7 @@ from ratecli.errors import FaultError
 from ratecli.rates.parser import parse_conditions
 from ratecli.sampling.slice_columns import SliceColumns
 from ratecli.streaming import cells as cells_module
-from ratecli.streaming import records as records_module
+from ratecli.streaming import table as table_module
 from ratecli.streaming.cells import CellTable
 from ratecli.streaming.stream import RUN_LENGTH
 
@@ -120,7 +120,7 @@ def test_numbers_do_not_depend_on_batch_sizes(tmp_path, monkeypatch):
 
 def test_long_tables_have_exact_shares_on_average(tmp_path, monkeypatch):
     monkeypatch.setattr(cells_module, "STRETCH", 2**8)
-    monkeypatch.setattr(records_module, "MOST_ROWS", 2**8)
+    monkeypatch.setattr(table_module, "MOST_ROWS", 2**8)
     table = frame(6000)
     table.loc[5, "job"] = "rare"
     write(table, tmp_path / "t.parquet")
@@ -275,7 +275,7 @@ def test_records_are_written_once_and_repaired(tmp_path, monkeypatch):
         raise AssertionError("read again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(records_module, "ColumnScan", never)
+        patched.setattr(table_module, "ColumnScan", never)
         dealt(OPTIONS | {"drop": ["part", "z"]}, tmp_path)  # other roles, the same records
     table.store.path.write_bytes(records[:-1])
     cells.path.write_bytes(kinds[:-1])
@@ -341,7 +341,7 @@ def test_digest_depends_on_the_content_of_files(tmp_path):
 
 
 def test_column_with_too_many_words_may_be_dropped(tmp_path, monkeypatch):
-    monkeypatch.setattr("ratecli.streaming.records.MAX_TEXT_LEVELS", 50)
+    monkeypatch.setattr("ratecli.streaming.table.MAX_TEXT_LEVELS", 50)
     table = frame(200).assign(name=[f"n{k}" for k in range(200)])
     write(table, tmp_path / "t.parquet")
     options = {"path": "t.parquet", "label": "y", "positive": "yes"}
