@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,49 +82,45 @@ class Caution(str):
     __slots__ = ()
 
 
-Reasons = Callable[[Any], Iterable[str]]
-"""Yields why a check of a subject fails, and nothing if it passes."""
+Check = Callable[[Any], Iterable[str]]
+"""Yields why a subject fails, and nothing if it passes.
+
+The name of the function says what is checked, and its docstring how to fix what it finds.
+"""
 
 
-class Checks:
-    """The checks of a kind of plugin, by name, in the order in which they run."""
+def run_checks(
+    subject: object, required: Sequence[Check], others: Sequence[Check]
+) -> tuple[CheckResult, ...]:
+    """Run checks in their order; if a required one fails, those after it are skipped."""
+    results, is_broken = list[CheckResult](), False
+    for check in (*required, *others):
+        skipped = CheckResult(_name(check), "skipped", "an earlier check failed")
+        results.append(skipped if is_broken else run_check(check, subject))
+        is_broken |= check in required and results[-1].state == "failed"
+    return tuple(results)
 
-    def __init__(self) -> None:
-        self.by_name: dict[str, tuple[str, bool, Reasons]] = {}
 
-    def add(self, name: str, mend: str, *, required: bool = False) -> Callable[[Reasons], Reasons]:
-        """Return a decorator that adds a check; `mend` says how to fix what it finds.
+def _name(check: Check) -> str:
+    return check.__name__.replace("_", " ")
 
-        If a `required` check fails, the checks after it are skipped.
-        """
-        return lambda reasons: self.by_name.setdefault(name, (mend, required, reasons))[2]
 
-    def run(self, subject: object) -> tuple[CheckResult, ...]:
-        results = list[CheckResult]()
-        is_broken = False
-        for name, (_, required, _) in self.by_name.items():
-            skipped = CheckResult(name, "skipped", "an earlier check failed")
-            results.append(skipped if is_broken else self.run_one(name, subject))
-            is_broken |= required and results[-1].state == "failed"
-        return tuple(results)
-
-    def run_one(self, name: str, subject: object) -> CheckResult:
-        """Run a check. The first failure counts; an exception fails a check, too."""
-        mend, _, check = self.by_name[name]
-        try:
-            reasons = list(check(subject))
-        except CheckSkippedError as error:
-            return CheckResult(name, "skipped", str(error))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001  plugins may raise anything
-            reasons = [exception_line(error)]
-        failures = [reason for reason in reasons if not isinstance(reason, Caution)]
-        if not reasons:
-            return CheckResult(name, "ok")
-        return CheckResult(
-            name, "failed" if failures else "warning", str([*failures, *reasons][0]), mend
-        )
+def run_check(check: Check, subject: object) -> CheckResult:
+    """Run a check. The first failure counts; an exception fails a check, too."""
+    name, mend = _name(check), check.__doc__ or ""
+    try:
+        reasons = list(check(subject))
+    except CheckSkippedError as error:
+        return CheckResult(name, "skipped", str(error))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  plugins may raise anything
+        reasons = [exception_line(error)]
+    if not reasons:
+        return CheckResult(name, "ok")
+    failures = [reason for reason in reasons if not isinstance(reason, Caution)]
+    state: Literal["failed", "warning"] = "failed" if failures else "warning"
+    return CheckResult(name, state, str([*failures, *reasons][0]), mend)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from ratecli.conformance import problems as tiny
-from ratecli.conformance.checks import Caution, Checks, CheckSkippedError, PluginReport
+from ratecli.conformance.checks import Caution, CheckSkippedError, PluginReport, run_checks
 from ratecli.conformance.problems import SolverRun, SolverSubject, all_variants
 from ratecli.errors import FaultError
 from ratecli.experiment.options import all_options
@@ -34,7 +34,6 @@ SIMILAR_OBJECTIVE = 0.03
 
 Randomized searches may end at different solutions.
 """
-SOLVER_CHECKS = Checks()
 
 
 def check_solver(
@@ -47,17 +46,15 @@ def check_solver(
     """
     instance = solver() if isinstance(solver, type) else solver
     subject, kind = SolverSubject(instance), type(instance)
-    checks = SOLVER_CHECKS.run(subject)
+    checks = run_checks(subject, SOLVER_DECLARATIONS, SOLVER_CHECKS)
     report = PluginReport("algorithm", name or kind.__name__, origin or kind.__module__, checks)
     if not report.holds or not subject.goals:
         return report
     return replace(report, gaps=tuple(run.gap() for run in subject.plain_runs()))
 
 
-@SOLVER_CHECKS.add(
-    "declares what it supports", "set role, objectives, constraints, version", required=True
-)
-def _declares(subject: SolverSubject) -> Iterator[str]:
+def declares_what_it_supports(subject: SolverSubject) -> Iterator[str]:
+    """Set role, objectives, constraints, version."""
     kind = type(subject.solver)
     if kind.role not in get_args(Role):
         yield f"its role is '{kind.role}', not one of {', '.join(get_args(Role))}"
@@ -71,10 +68,8 @@ def _declares(subject: SolverSubject) -> Iterator[str]:
         yield f"its version is {kind.version!r}, not a whole number from 1"
 
 
-@SOLVER_CHECKS.add(
-    "has valid options", "use a frozen dataclass, and describe each option", required=True
-)
-def _options(subject: SolverSubject) -> Iterator[str]:
+def has_valid_options(subject: SolverSubject) -> Iterator[str]:
+    """Use a frozen dataclass, and describe each option."""
     kind = type(subject.solver)
     parameters = vars(kind).get("__dataclass_params__")
     if parameters is None or not parameters.frozen:
@@ -90,14 +85,14 @@ def _options(subject: SolverSubject) -> Iterator[str]:
     trial_key(options)
 
 
-@SOLVER_CHECKS.add("can be pickled", "define it at module level", required=True)
-def _pickled(subject: SolverSubject) -> Iterator[str]:
+def can_be_pickled(subject: SolverSubject) -> Iterator[str]:
+    """Define it at module level."""
     if pickle.loads(pickle.dumps(subject.solver)) != subject.solver:  # noqa: S301  bytes made here
         yield "it is not equal to itself after it was pickled"
 
 
-@SOLVER_CHECKS.add("returns valid solutions", "see Solution of ratecli.solvers.base")
-def _solutions(subject: SolverSubject) -> Iterator[str]:
+def returns_valid_solutions(subject: SolverSubject) -> Iterator[str]:
+    """See Solution of ratecli.solvers.base."""
     for run in subject.plain_runs():
         yield from _solution_errors(subject, run, f"on '{run.goals.name}'")
         if subject.enforces and run.goals.possible and run.outcome == "infeasible":
@@ -127,8 +122,8 @@ def _solution_errors(subject: SolverSubject, run: SolverRun, where: str) -> Iter
             yield f"{where} it is 'solved', but a constraint is violated by {violation:.3g}"
 
 
-@SOLVER_CHECKS.add("returns valid classifiers", "use features (and slices) only")
-def _classifiers(subject: SolverSubject) -> Iterator[str]:
+def returns_valid_classifiers(subject: SolverSubject) -> Iterator[str]:
+    """Use features (and slices) only."""
     for run, variant, where in all_variants(subject.plain_runs()):
         X = run.problem.X
         n, width = X.shape
@@ -153,9 +148,8 @@ def _classifiers(subject: SolverSubject) -> Iterator[str]:
                 yield f"{where} decides the same rows differently in another order or alone"
 
 
-@SOLVER_CHECKS.add("is not better than the optimum", "train on X; measure with `problem`")
-def _not_below_optimum(subject: SolverSubject) -> Iterator[str]:
-    """Check that neither the measured nor the claimed objective is below the known optimum."""
+def is_not_better_than_the_optimum(subject: SolverSubject) -> Iterator[str]:
+    """Train on X; measure with `problem`."""
     for run in subject.plain_runs():
         gap, where = run.gap(), f"on '{run.goals.name}'"
         if gap.objective < gap.best - OBJECTIVE_TOLERANCE:
@@ -171,9 +165,8 @@ def _not_below_optimum(subject: SolverSubject) -> Iterator[str]:
             yield f"{where} the objective in its trace is {least:.6g}, the optimum {best:.6g}"
 
 
-@SOLVER_CHECKS.add("is reproducible", "use random numbers from `rng` only")
-def _reproducible(subject: SolverSubject) -> Iterator[str]:
-    """Check that the result depends on the given generator, not on global random states."""
+def is_reproducible(subject: SolverSubject) -> Iterator[str]:
+    """Use random numbers from `rng` only."""
     goals, rows = subject.first, tiny.plain_table()
     runs = (subject.run(name, goals, rows) for name in (goals.name, "the same again"))
     if len(set(map(_contents, runs))) > 1:
@@ -191,16 +184,16 @@ def _contents(run: SolverRun) -> tuple[Any, ...]:
     return run.outcome, *run.variants, *stored
 
 
-@SOLVER_CHECKS.add("ignores the order of rows", "avoid sums that depend on it")
-def _row_order(subject: SolverSubject) -> Iterator[str]:
+def ignores_the_order_of_rows(subject: SolverSubject) -> Iterator[str]:
+    """Avoid sums that depend on it."""
     goals, rows = subject.first, tiny.plain_table()
     other = rows.iloc[np.random.default_rng(3).permutation(len(rows))]
     pair = subject.run(goals.name, goals, rows), subject.run("another order", goals, other)
     yield from map(Caution, _differences(*pair, "with its rows in another order"))
 
 
-@SOLVER_CHECKS.add("uses weights", "see problem.rates, problem.labels() and rows()")
-def _weights(subject: SolverSubject) -> Iterator[str]:
+def uses_weights(subject: SolverSubject) -> Iterator[str]:
+    """See problem.rates, problem.labels() and rows()."""
     goals, rows = subject.first, tiny.weighted_table()
     weighted = subject.run("weights", goals, rows)
     if isinstance(weighted.answer, FaultError):
@@ -224,21 +217,16 @@ def _differences(one: SolverRun, other: SolverRun, when: str) -> Iterator[str]:
             yield f"its {what} is {there:.3g} {when}, otherwise {here:.3g}"
 
 
-@SOLVER_CHECKS.add("handles unusual tables", "return a status and a reason")
-def _unusual_tables(subject: SolverSubject) -> Iterator[str]:
-    """Check that unusual tables give a valid answer, or a diagnostic that explains why not."""
+def handles_unusual_tables(subject: SolverSubject) -> Iterator[str]:
+    """Return a status and a reason."""
     for name, rows in tiny.unusual_tables().items():
         run = subject.run(name, subject.first, rows)
         if not isinstance(run.answer, FaultError):
             yield from _solution_errors(subject, run, f"on a table with {name}")
 
 
-@SOLVER_CHECKS.add("refuses other goals", "raise, or return a status and a reason")
-def _unsupported_goals(subject: SolverSubject) -> Iterator[str]:
-    """Check that goals outside the declared classes are not falsely solved.
-
-    ratecli refuses such goals; here they are passed to the solver anyway.
-    """
+def refuses_other_goals(subject: SolverSubject) -> Iterator[str]:
+    """Raise, or return a status and a reason."""
     others = [goals for goals in tiny.TINY_PROBLEM_GOALS if goals not in subject.goals]
     if not others or not subject.enforces:
         raise CheckSkippedError("it supports all goals, or enforces none")
@@ -248,8 +236,8 @@ def _unsupported_goals(subject: SolverSubject) -> Iterator[str]:
             yield from _solution_errors(subject, run, f"on '{goals.name}'")
 
 
-@SOLVER_CHECKS.add("can be stored", "use ratecli.models, and a trace of numbers")
-def _stored(subject: SolverSubject) -> Iterator[str]:
+def can_be_stored(subject: SolverSubject) -> Iterator[str]:
+    """Use ratecli.models, and a trace of numbers."""
     for run, variant, where in all_variants(subject.all_runs()):
         restored = run.problem.decisions(loads(dumps(variant)))
         if not np.array_equal(restored, run.problem.decisions(variant)):
@@ -261,6 +249,21 @@ def _stored(subject: SolverSubject) -> Iterator[str]:
         check_storable(TrialResult("k", "ok", trace=trace, multipliers=multipliers))
 
 
-@SOLVER_CHECKS.add("has no side effects", "use `rng` and progress(text)")
-def _side_effects(subject: SolverSubject) -> Iterator[str]:
+def has_no_side_effects(subject: SolverSubject) -> Iterator[str]:
+    """Use `rng` and progress(text)."""
     yield from (effect for run in subject.all_runs() for effect in run.effects)
+
+
+SOLVER_DECLARATIONS = (declares_what_it_supports, has_valid_options, can_be_pickled)
+SOLVER_CHECKS = (
+    returns_valid_solutions,
+    returns_valid_classifiers,
+    is_not_better_than_the_optimum,
+    is_reproducible,
+    ignores_the_order_of_rows,
+    uses_weights,
+    handles_unusual_tables,
+    refuses_other_goals,
+    can_be_stored,
+    has_no_side_effects,
+)

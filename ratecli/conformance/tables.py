@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ratecli.conformance.checks import Caution, Checks, CheckSkippedError, PluginReport
+from ratecli.conformance.checks import Caution, CheckSkippedError, PluginReport, run_checks
 from ratecli.conformance.problems import plain_table, trial_data
 from ratecli.datasets.columns import is_text
 from ratecli.datasets.encode import Encoder
@@ -34,7 +34,6 @@ MIN_ROWS = 200
 """Rows of a generated table that is checked."""
 ARGUMENT_VALUE = 2.0
 """Value of all arguments of metrics with parameters."""
-SOURCE_CHECKS, METRIC_CHECKS = Checks(), Checks()
 
 
 @dataclass
@@ -72,12 +71,14 @@ def check_dataset(source: Source, *, origin: str = "", offline: bool = False) ->
 
     If `offline`, the network is not used, and a check fails if files are missing.
     """
-    checks = SOURCE_CHECKS.run(SourceSubject(source, offline))
+    required = (is_declared, can_be_fetched, can_be_read)
+    others = (has_valid_columns, has_labels, has_groups, is_reproducible)
+    checks = run_checks(SourceSubject(source, offline), required, others)
     return PluginReport("data set", source.name, origin or "not installed", checks)
 
 
-@SOURCE_CHECKS.add("is declared", "fill in all fields of the Source", required=True)
-def _declared(data: SourceSubject) -> Iterator[str]:
+def is_declared(data: SourceSubject) -> Iterator[str]:
+    """Fill in all fields of the Source."""
     source = data.source
     for key in ("summary", "label", "licence", "notes", "preparations"):
         if not str(getattr(source, key) or "").strip():
@@ -86,16 +87,16 @@ def _declared(data: SourceSubject) -> Iterator[str]:
         yield f"a file cannot set the option '{key}', only {', '.join(SOURCE_OPTIONS)}"
 
 
-@SOURCE_CHECKS.add("can be fetched", "state address, sha256 and size of each file", required=True)
-def _fetched(data: SourceSubject) -> Iterator[str]:
+def can_be_fetched(data: SourceSubject) -> Iterator[str]:
+    """State address, sha256 and size of each file."""
     if not data.source.files:
         raise CheckSkippedError("it is generated and has no files")
     yield from (f"'{file.name}' has no size" for file in data.source.files if file.size <= 0)
     data.paths = fetch_files(data.source, offline=data.offline)
 
 
-@SOURCE_CHECKS.add("can be read", "return a Table with digest=raw.digest", required=True)
-def _read(data: SourceSubject) -> Iterator[str]:
+def can_be_read(data: SourceSubject) -> Iterator[str]:
+    """Return a Table with digest=raw.digest."""
     data.tables = {name: data.prepare(name) for name in data.source.preparations}
     first, stated = next(iter(data.tables)), data.options.get("rows", data.source.rows)
     if len(data.tables[first]) != stated:  # other preparations may select rows
@@ -107,8 +108,8 @@ def _read(data: SourceSubject) -> Iterator[str]:
                 yield f"preparation '{preparation}': '{key}' has {array.shape[0]} rows"
 
 
-@SOURCE_CHECKS.add("has valid columns", "see Table of ratecli.datasets.table")
-def _columns(data: SourceSubject) -> Iterator[str]:
+def has_valid_columns(data: SourceSubject) -> Iterator[str]:
+    """See Table of ratecli.datasets.table."""
     for preparation, table in data.tables.items():
         for reason in (*_column_errors(data.source, table), *_feature_errors(table)):
             yield f"preparation '{preparation}': {reason}"
@@ -141,8 +142,8 @@ def _feature_errors(table: Table) -> Iterator[str]:
         yield "there are no features, or not all of them are finite numbers"
 
 
-@SOURCE_CHECKS.add("has labels", "1, 0 and NaN; or numbers, with their range in `numbers`")
-def _labels(data: SourceSubject) -> Iterator[str]:
+def has_labels(data: SourceSubject) -> Iterator[str]:
+    """1, 0 and NaN; or numbers, with their range in `numbers`."""
     for preparation, table in data.tables.items():
         where, stated = f"preparation '{preparation}':", data.source.numbers.get(preparation)
         values = np.unique(table.label[~np.isnan(table.label)])
@@ -157,8 +158,8 @@ def _labels(data: SourceSubject) -> Iterator[str]:
             yield f"{where} the label has only one class"
 
 
-@SOURCE_CHECKS.add("has groups", "name columns in `sensitive`, and describe them in `notes`")
-def _groups(data: SourceSubject) -> Iterator[str]:
+def has_groups(data: SourceSubject) -> Iterator[str]:
+    """Name columns in `sensitive`, and describe them in `notes`."""
     if not data.source.sensitive:
         yield Caution("it names no sensitive column, so that no groups can be compared")
     for column in data.source.sensitive:
@@ -169,9 +170,8 @@ def _groups(data: SourceSubject) -> Iterator[str]:
                 yield f"preparation '{preparation}': '{column}' has only one value"
 
 
-@SOURCE_CHECKS.add("is reproducible", "use default_rng(raw.options['seed']) only")
-def _reproducible(data: SourceSubject) -> Iterator[str]:
-    """Check that a table depends on the options only, and on the seed if there is one."""
+def is_reproducible(data: SourceSubject) -> Iterator[str]:
+    """Use default_rng(raw.options['seed']) only."""
     for preparation, table in data.tables.items():
         again = data.prepare(preparation)
         same = table.frame.equals(again.frame) and table.features == again.features
@@ -187,7 +187,8 @@ def _reproducible(data: SourceSubject) -> Iterator[str]:
 def check_metric(metric: Rate | Composite, *, name: str = "", origin: str = "") -> PluginReport:
     """Check a rate or a composite metric; pass a `name` for a `Composite`, which has none."""
     name = name or (metric.name if isinstance(metric, Rate) else "metric")
-    checks = METRIC_CHECKS.run((name, metric))
+    others = (has_values, adds_up_with_its_complement)
+    checks = run_checks((name, metric), (is_defined,), others)
     return PluginReport("metric", name, origin or "not installed", checks)
 
 
@@ -214,16 +215,16 @@ def _random_values(*expressions: Expression) -> list[float]:
     return measure(expressions, sample, "train", Predictions(chances, chances, chances))
 
 
-@METRIC_CHECKS.add("is declared", "see Rate and Composite of ratecli.rates.table")
-def _metric_declared(metric: tuple[str, Rate | Composite]) -> Iterator[str]:
+def is_defined(metric: tuple[str, Rate | Composite]) -> Iterator[str]:
+    """See Rate and Composite of ratecli.rates.table."""
     if error := metric_error(*metric):
         yield error
     if not metric[1].means.strip():
         yield "'means' is empty"
 
 
-@METRIC_CHECKS.add("has values", "masks or arguments leave no rows: see `show tpr`")
-def _has_values(metric: tuple[str, Rate | Composite]) -> Iterator[str]:
+def has_values(metric: tuple[str, Rate | Composite]) -> Iterator[str]:
+    """Masks or arguments leave no rows: see `show tpr`."""
     expression = _expression(metric[1])
     if not math.isfinite(_random_values(expression)[0]):
         yield "it has no value on random rows, for random decisions"
@@ -231,9 +232,8 @@ def _has_values(metric: tuple[str, Rate | Composite]) -> Iterator[str]:
         yield Caution("it does not depend on decisions")
 
 
-@METRIC_CHECKS.add("adds up with its complement", "exchange yes and no, or name none")
-def _complement(metric: tuple[str, Rate | Composite]) -> Iterator[str]:
-    """Check that a rate is what ratecli derives from its complement, also on unlabelled rows."""
+def adds_up_with_its_complement(metric: tuple[str, Rate | Composite]) -> Iterator[str]:
+    """Exchange yes and no, or name none."""
     _, rate = metric
     if isinstance(rate, Composite) or not rate.complement:
         raise CheckSkippedError("it names no complement")

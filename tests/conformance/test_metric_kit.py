@@ -49,7 +49,7 @@ def test_metrics_of_the_example_pass():
     ],
 )
 def test_wrong_declarations_fail(row, reason):
-    assert reason in failures(row)["is declared"]
+    assert reason in failures(row)["is defined"]
 
 
 def test_a_metric_without_any_value_fails():
