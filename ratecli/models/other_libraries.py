@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.probabilities import load_skops, trusted_types
-from ratecli.models.tree_formats import convert_sklearn_trees
+from ratecli.models.tree_formats.scikit_learn import convert_sklearn_trees
 
 NUMBER_TYPES = {
     "tensor(double)": np.float64,

@@ -40,7 +40,7 @@ from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import LinearRegressor, Logistic, Ramp, Threshold
 from ratecli.models.probabilities import FactoredModel, SklearnModel
 from ratecli.models.proxies import ProxyFilter, SplitTree
-from ratecli.models.tree_formats import convert_sklearn_trees
+from ratecli.models.tree_formats.scikit_learn import convert_sklearn_trees
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 from ratecli.sampling.encoding import Encoding
 

@@ -6,7 +6,7 @@ from ratecli.models.composed import MixtureClassifier
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
-from ratecli.models.tree_formats import convert_sklearn_trees
+from ratecli.models.tree_formats.scikit_learn import convert_sklearn_trees
 from ratecli.models.trees import LEAF
 
 X = np.random.default_rng(5).normal(size=(300, 3))

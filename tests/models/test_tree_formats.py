@@ -32,13 +32,10 @@ from sklearn.tree import (
 from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier, ModelRegressor
 from ratecli.models.layout import NUMBER, NUMBER_OR_MISSING, ColumnLayout
 from ratecli.models.storage import dumps, loads
-from ratecli.models.tree_formats import (
-    TREE_CONVERTERS,
-    convert_sklearn_trees,
-    read_catboost,
-    read_lightgbm,
-    read_xgboost,
-)
+from ratecli.models.tree_formats.catboost import read_catboost
+from ratecli.models.tree_formats.lightgbm import read_lightgbm
+from ratecli.models.tree_formats.scikit_learn import TREE_CONVERTERS, convert_sklearn_trees
+from ratecli.models.tree_formats.xgboost import read_xgboost
 
 LEVELS = np.array([NUMBER, NUMBER_OR_MISSING, 3, 70, NUMBER])
 LAYOUT = ColumnLayout(LEVELS)

@@ -34,13 +34,10 @@ from ratecli.models.linear import Logistic, Threshold, logistic
 from ratecli.models.probabilities import ProbabilityModel, SklearnModel, takes_sparse
 from ratecli.models.recent import array_digest
 from ratecli.models.storage import dumps, load_probabilities
-from ratecli.models.tree_formats import (
-    TREE_CONVERTERS,
-    convert_sklearn_trees,
-    read_catboost,
-    read_lightgbm,
-    read_xgboost,
-)
+from ratecli.models.tree_formats.catboost import read_catboost
+from ratecli.models.tree_formats.lightgbm import read_lightgbm
+from ratecli.models.tree_formats.scikit_learn import TREE_CONVERTERS, convert_sklearn_trees
+from ratecli.models.tree_formats.xgboost import read_xgboost
 from ratecli.models.trees import TreeEnsemble
 from ratecli.solvers.fit_cache import Codec, FitCache
 from ratecli.solvers.liblinear import to_int32_indices

@@ -19,7 +19,7 @@ from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
 from ratecli.models.recent import take_rows
-from ratecli.models.tree_formats import read_lightgbm
+from ratecli.models.tree_formats.lightgbm import read_lightgbm
 from ratecli.models.trees import LEAF, TreeEnsemble
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import JudgedRows, Progress, Solution
