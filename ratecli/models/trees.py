@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -66,8 +66,6 @@ class TreeEnsemble:
         (N, Q) values of leaves; ignored for inner nodes.
     start
         (Q,) initial values of the sums.
-    per_round
-        Number of trees of one boosting round, 1 or more.
     rounded
         Whether numbers are compared as 32-bit floats.
     softmax
@@ -89,7 +87,6 @@ class TreeEnsemble:
     sets: NDArray[np.bool_]
     values: Array
     start: Array
-    per_round: int = 1
     rounded: bool = False
     softmax: bool = False
     _library_sums: ClassVar[Any] = None
@@ -108,8 +105,6 @@ class TreeEnsemble:
             raise ValueError("the nodes are not trees")
         if max(n, len(self.sets)) > MAX_INDEX:
             raise ValueError("there are too many nodes")
-        if self.per_round < 1 or len(self.roots) % self.per_round:
-            raise ValueError(f"{len(self.roots)} trees, {self.per_round} in each round")
         if not (np.isfinite(self.values[~inner]).all() and np.isfinite(self.start).all()):
             raise ValueError("a leaf has no finite value")
 
@@ -149,35 +144,11 @@ class TreeEnsemble:
         """Q, the number of classes."""
         return len(self.start)
 
-    @property
-    def rounds(self) -> int:
-        """Number of boosting rounds."""
-        return len(self.roots) // self.per_round
-
-    def first(self, count: int) -> TreeEnsemble:
-        """Return the ensemble of the first `count` boosting rounds, 0 to `rounds`."""
-        if not 0 <= count <= self.rounds:
-            raise ValueError(f"{count} of {self.rounds} rounds")
-        trees = count * self.per_round
-        n = self.roots[trees] if trees < len(self.roots) else len(self.column)
-        later = self.set_at[n:][(self.column[n:] != LEAF) & (self.set_at[n:] != NO_SET)]
-        return replace(
-            self,
-            roots=self.roots[:trees],
-            column=self.column[:n],
-            threshold=self.threshold[:n],
-            children=self.children[:n],
-            missing_second=self.missing_second[:n],
-            set_at=self.set_at[:n],
-            sets=self.sets[: later.min(initial=len(self.sets))],
-            values=self.values[:n],
-        )
-
     def with_library(self, sums: Callable[[Array], Array]) -> TreeEnsemble:
         """Return equal trees that use a library's own sums (n, Q) of columns (n, C).
 
         They must be the same to the last bit. Compiled loops are then not loaded, which takes as
-        long as two fits; stored, copied or shortened trees do without the library.
+        long as two fits; stored or copied trees do without the library.
         """
         found = copy(self)
         object.__setattr__(found, "_library_sums", sums)

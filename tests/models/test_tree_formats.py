@@ -179,9 +179,6 @@ def test_sums_of_histogram_boosting_are_exact():
     assert trees.sets.any()
     scores = model.decision_function(TEST)
     np.testing.assert_array_equal(trees.sums(features(TEST))[:, 1], scores)
-    assert trees.rounds == 20
-    stages = list(model.staged_decision_function(TEST))
-    np.testing.assert_array_equal(trees.first(7).sums(features(TEST))[:, 1], stages[6].ravel())
 
 
 def test_all_converted_classes_are_tested():
@@ -222,8 +219,8 @@ def lightgbm_booster(
     return lightgbm.train(fixed | options, data, rounds)
 
 
-def lightgbm_probabilities(booster: lightgbm.Booster, rounds: int | None = None) -> np.ndarray:
-    found = np.asarray(booster.predict(TEST, num_iteration=rounds, num_threads=1))
+def lightgbm_probabilities(booster: lightgbm.Booster) -> np.ndarray:
+    found = np.asarray(booster.predict(TEST, num_threads=1))
     return found if found.ndim == 2 else np.column_stack([1 - found, found])
 
 
@@ -246,11 +243,6 @@ def test_lightgbm_gives_equal_probabilities(options, classes):
     booster = lightgbm_booster(12, classes, **options)
     trees = read_lightgbm(booster.model_to_string(), LAYOUT)
     check_equal(trees, TEST, lightgbm_probabilities(booster))
-    if options.get("boosting") != "rf":  # an average
-        for rounds in (1, min(5, trees.rounds)):
-            found = trees.first(rounds).probabilities(features(TEST))
-            expected = lightgbm_probabilities(booster, rounds)
-            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("options", [{"sigmoid": 2.0}, {"objective": "cross_entropy"}], ids=str)
@@ -368,11 +360,8 @@ def xgboost_booster(
     return xgboost.train(fixed | options, data, rounds)
 
 
-def xgboost_probabilities(
-    booster: xgboost.Booster, rounds: int = 0, types=XGBOOST_TYPES
-) -> np.ndarray:
-    found = booster.predict(xgboost_data(TEST, types=types), iteration_range=(0, rounds))
-    found = found.astype(float)
+def xgboost_probabilities(booster: xgboost.Booster, types=XGBOOST_TYPES) -> np.ndarray:
+    found = booster.predict(xgboost_data(TEST, types=types)).astype(float)
     return found if found.ndim == 2 else np.column_stack([1 - found, found])
 
 
@@ -397,12 +386,7 @@ def xgboost_probabilities(
 def test_xgboost_gives_equal_probabilities(options, classes):
     booster, types = xgboost_booster(12, classes, **options), options.get("types", XGBOOST_TYPES)
     trees = read_xgboost(booster.save_raw("json"), LAYOUT)
-    assert trees.rounds == 12
-    check_equal(trees, TEST, xgboost_probabilities(booster, types=types), SINGLE)
-    for rounds in (1, 5):
-        found = trees.first(rounds).probabilities(features(TEST))
-        expected = xgboost_probabilities(booster, rounds, types)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=SINGLE)
+    check_equal(trees, TEST, xgboost_probabilities(booster, types), SINGLE)
 
 
 def test_xgboost_reaches_the_same_leaves():
@@ -488,11 +472,6 @@ LINE = XGBOOST["learner"]["gradient_booster"]["model"]["trees"][0]["split_type"]
         (("learner", "gradient_booster", "model", "tree_info", 0), 1, "no class"),
         (("learner", "gradient_booster", "model", "tree_info"), [0], "differ in length"),
         (("learner", "gradient_booster", "model", "trees"), [], "differ in length"),
-        (
-            ("learner", "gradient_booster", "model", "gbtree_model_param", "num_parallel_tree"),
-            "0",
-            "in each round",
-        ),
         (("learner", "gradient_booster", "model", "bias"), [1], r"meaning of \['bias'\]"),
         (("learner", "objective", "name"), "rank:ndcg", "'rank:ndcg'"),
         (("learner", "learner_model_param", "base_score"), "[1E0]", "not in"),
@@ -530,9 +509,6 @@ def test_catboost_gives_equal_probabilities(options, classes, tmp_path):
     model = catboost_model(classes, **options)
     trees = read_catboost(catboost_json(model, tmp_path), LAYOUT)
     check_equal(trees, TEST, model.predict_proba(TEST))
-    found = trees.first(1).probabilities(features(TEST))
-    expected = model.predict_proba(TEST, ntree_end=1)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_catboost_on_features(tmp_path):

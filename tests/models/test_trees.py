@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier
+from ratecli.models.composed import CostSensitiveClassifier
 from ratecli.models.layout import NUMBER_OR_MISSING, ColumnLayout
 from ratecli.models.storage import dumps, loads
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
@@ -79,14 +79,12 @@ def test_invalid_tree_nodes_are_rejected(changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"per_round": 0},
-        {"per_round": 3},
         {"start": np.array([np.nan, 0.0])},
         {"values": np.full((6, 2), np.inf)},
     ],
 )
 def test_invalid_values_are_rejected(changes):
-    with pytest.raises(ValueError, match=r"in each round|no finite value"):
+    with pytest.raises(ValueError, match="no finite value"):
         two_trees(**changes)
 
 
@@ -170,19 +168,6 @@ def test_sets_are_stored():
     again = loads(dumps(model))
     assert dumps(again) == dumps(model)
     np.testing.assert_array_equal(again.score(FEATURES), model.score(FEATURES))
-
-
-def test_first_rounds_are_an_ensemble():
-    both = two_trees()
-    assert both.rounds == 2
-    np.testing.assert_array_equal(both.first(2).sums(POINTS), both.sums(POINTS))
-    np.testing.assert_allclose(both.first(1).sums(POINTS), SUMS - [1, 2])
-    np.testing.assert_array_equal(both.first(0).sums(POINTS), np.tile(both.start, (3, 1)))
-    assert loads(dumps(CostSensitiveClassifier(both.first(0), ARGMAX_COSTS))).width == 2
-    assert two_trees(per_round=2).rounds == 1
-    for count in (-1, 3):
-        with pytest.raises(ValueError, match="of 2 rounds"):
-            both.first(count)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -59,7 +59,7 @@ def read_lightgbm(text: str, layout: ColumnLayout) -> TreeEnsemble:
         )
         is_regressor = objective in REGRESSIONS
         start = np.zeros(count)
-        return combine_trees(layout, trees, start, softmax=not is_regressor, per_round=count)
+        return combine_trees(layout, trees, start, softmax=not is_regressor)
 
 
 def lightgbm_columns(text: str, is_text: Callable[[str], bool]) -> list[FileColumn]:

@@ -102,8 +102,8 @@ def _convert_boosting(model: Any, layout: ColumnLayout) -> TreeEnsemble:
         for row in model.estimators_
         for k, each in enumerate(row)
     )
-    more: dict[str, Any] = {"per_round": count, "rounded": True, "softmax": not is_regressor}
-    trees = combine_trees(layout, parts, np.zeros(count), **more)
+    start, softmax = np.zeros(count), not is_regressor
+    trees = combine_trees(layout, parts, start, softmax=softmax, rounded=True)
     score = model.predict if is_regressor else model.decision_function
     scores = factor * np.atleast_1d(score(np.zeros((1, len(layout.levels))))[0])
     start = np.pad(scores, (trees.classes - count, 0))
@@ -125,8 +125,7 @@ def _convert_histogram_boosting(model: Any, layout: ColumnLayout) -> TreeEnsembl
         for row in rounds
         for k, each in enumerate(row)
     )
-    per_round, softmax = len(rounds[0]), not is_regressor
-    return combine_trees(layout, parts, start, softmax=softmax, per_round=per_round)
+    return combine_trees(layout, parts, start, softmax=not is_regressor)
 
 
 def _histogram_columns(

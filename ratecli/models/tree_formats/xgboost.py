@@ -72,11 +72,8 @@ def read_xgboost(content: bytes, layout: ColumnLayout) -> TreeEnsemble:
             _read_tree(each, layout, weight, k, count)
             for each, k, weight in zip(nodes, of_class.tolist(), weights, strict=True)
         )
-        per_round = count * int(model["gbtree_model_param"]["num_parallel_tree"])
         softmax = objective not in REGRESSIONS
-        return combine_trees(
-            layout, found, start, softmax=softmax, per_round=per_round, rounded=True
-        )
+        return combine_trees(layout, found, start, softmax=softmax, rounded=True)
 
 
 def _read_start(objective: str, stated: dict[str, str]) -> Array:

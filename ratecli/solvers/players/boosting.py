@@ -20,7 +20,7 @@ from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
 from ratecli.models.recent import take_rows
 from ratecli.models.tree_formats.lightgbm import read_lightgbm
-from ratecli.models.trees import LEAF, TreeEnsemble
+from ratecli.models.trees import LEAF
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import JudgedRows, Progress, Solution
 from ratecli.solvers.hull.forms import RateProgram
@@ -186,20 +186,21 @@ class BoostingPlayer(ClassifierPlayer):
         ]
 
     @cached_property
-    def trees(self) -> TreeEnsemble:
-        """All trees, once the last one was grown; the first one's leaves have the start, too."""
-        booster, layout = self.booster, self.trained.layout
-        first = read_lightgbm(booster.model_to_string(num_iteration=1), layout)
+    def complete(self) -> Any:
+        """The booster, once the last tree was grown; the first one's leaves have the start, too."""
+        booster = self.booster
+        first = read_lightgbm(booster.model_to_string(num_iteration=1), self.trained.layout)
         for leaf in range(int((first.column == LEAF).sum())):
             booster.set_leaf_output(0, leaf, self.start + booster.get_leaf_output(0, leaf))
-        return read_lightgbm(booster.model_to_string(), layout)
+        return booster
 
     def classifier(self, answer: int, lane: int) -> Classifier:  # noqa: ARG002
         if answer in {ALL_NEGATIVE, ALL_POSITIVE}:
             bias = 1.0 if answer == ALL_POSITIVE else -1.0
             return Threshold(np.zeros(self.trained.layout.width), bias)
-        trees = self.trees.first(answer)
-        sums = partial(lightgbm_sums, self.booster, rounds=answer)
+        text = self.complete.model_to_string(num_iteration=answer)
+        trees = read_lightgbm(text, self.trained.layout)
+        sums = partial(lightgbm_sums, self.complete, rounds=answer)
         return CostSensitiveClassifier(trees.with_library(sums), ARGMAX_COSTS)
 
 
