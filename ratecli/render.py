@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +173,26 @@ def _escape(text: str) -> str:
 
 def _severity(fault: Diagnostic) -> str:
     return "error" if fault.is_error else "warning"
+
+
+def aligned(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()
+) -> Iterator[tuple[str, ...]]:
+    """Yield the heads and the rows of a table with aligned columns; `right` are flush right."""
+    columns = []
+    for head, *cells in zip(heads, *rows, strict=True):
+        width = max(map(len, (head, *cells)))
+        pad = str.rjust if head in right else str.ljust
+        columns.append([pad(text, width) for text in (head, *cells)])
+    return zip(*columns, strict=True)
+
+
+def text_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()
+) -> str:
+    """Return aligned columns, one line per row, with nothing cut; those in `right` to the right."""
+    safe = [[terminal_safe(" ".join(text.splitlines())) for text in row] for row in rows]
+    return "\n".join("  ".join(line).rstrip() for line in aligned(heads, safe, right))
 
 
 def render_text(

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from ratecli.apply.predict import StoredModel, encoder_json, predict_table
+from ratecli.apply.predict import PredictResult, StoredModel, encoder_json, predict_table
 from ratecli.config.dataset import MISSING_IS_ERROR
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
@@ -36,11 +36,13 @@ from ratecli.files import (
     FILTER_FILE,
     atomic_write_all,
     report_write_errors,
+    shell_command,
     write_failed_error,
 )
 from ratecli.ledger.records import FILTERS_KEY, PlannedTrial, TrialResult, is_violated
 from ratecli.models.storage import loads
 from ratecli.rates.syntax import value_text
+from ratecli.render import text_table
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.encoding import Encoding
 from ratecli.sampling.summaries import few_kept_warning
@@ -99,21 +101,7 @@ class FilterRequest:
     folder: Path | None = None
 
 
-@dataclass(frozen=True)
-class FilterResult:
-    """The outcome for a table of `rows` rows.
-
-    `report` is the effect of the filter, as plain JSON data: see `_filter_report`. `content` has
-    the kept rows, unless they were written to a file.
-    """
-
-    rows: int
-    report: Mapping[str, Any]
-    warnings: tuple[Diagnostic, ...]
-    content: bytes | None
-
-
-def learn_table_filter(request: FilterRequest) -> FilterResult:
+def learn_table_filter(request: FilterRequest) -> PredictResult:
     """Learn a filter on the rows of a table and sample the rows to keep.
 
     No file is written if an error is raised.
@@ -151,7 +139,8 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
             folder.mkdir(parents=True, exist_ok=True)
     atomic_write_all(files)
     warned = (*empty, *warnings, *row_warnings, *_filter_warnings(report))
-    return FilterResult(len(kept), report, warned, content if output is None else None)
+    summary = _summary(request, report, len(kept))
+    return PredictResult(summary, warned, content if output is None else None)
 
 
 def _check_folder(folder: Path | None) -> None:
@@ -297,10 +286,10 @@ def _with_imbalance(shares: GroupShares) -> dict[str, Any]:
     return {"imbalance": round(math.hypot(*away), REPORT_DIGITS), "shares": rounded}
 
 
-def report_table(report: Mapping[str, Any]) -> list[list[str]]:
-    """Return header and rows of a report as a table.
+def _summary(request: FilterRequest, report: Mapping[str, Any], rows: int) -> str:
+    """Return what was kept of so many rows and the effect of the filter.
 
-    The rows are each group's share, the imbalance, the share kept, and the disclosivity.
+    The table has each group's share, the imbalance, the share kept, and the disclosivity.
     """
     sample, expected = report["sample"], report["expected"]
     groups = [f"{name} = {group}" for name, each in sample["shares"].items() for group in each]
@@ -312,7 +301,17 @@ def report_table(report: Mapping[str, Any]) -> list[list[str]]:
         effect = (f"{part[key]:.4f}" for key in ("kept", "disclosivity"))
         columns.append(["expected", *_share_cells(part["after"], len(groups)), *effect])
     columns.append(["sampled", *_share_cells(sample, len(groups)), f"{sample['kept']:.4f}", ""])
-    return list(map(list, zip(*columns, strict=True)))
+    heads, *lines = map(list, zip(*columns, strict=True))
+    kept = f"{sample['rows']} of {rows} row{'s' * (rows != 1)} kept, sampled with --seed"
+    shown = [
+        f"{request.output or request.table}: {kept} {request.seed}",
+        text_table(heads, lines, heads[1:]),
+        f"inputs of {request.algorithm}: {', '.join(report['features'])}",
+    ]
+    if request.folder is not None:
+        command = shell_command("predict", request.folder, "NEW.csv")
+        shown.append(f"to apply the filter to other rows: {command}")
+    return "\n".join(shown)
 
 
 def _share_cells(groups: Mapping[str, Any] | None, count: int) -> list[str]:

@@ -11,26 +11,19 @@ from typing import Any
 
 import typer
 
-from ratecli.cli.console import (
-    EXIT_INTERRUPTED,
-    echo,
-    format_sheet,
-    format_table,
-    pluralize,
-    print_diagnostics,
-)
+from ratecli.cli.console import EXIT_INTERRUPTED, echo, pluralize, print_diagnostics
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import MODELS_FOLDER, shell_command
 from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
-from ratecli.render import render_text
+from ratecli.render import render_text, text_table
 from ratecli.report.answer import answer_sentences, answers
 from ratecli.report.check.expectations import compare_expectations, warn_unmet_expectations
 from ratecli.report.check.findings import Verdict
 from ratecli.report.groups import SeedGroup, group_by
 from ratecli.report.html import REPORT, write_joined
-from ratecli.report.sheet import format_point
+from ratecli.report.sheet import format_point, to_text
 from ratecli.report.sheets import requested_sheets
 from ratecli.report.write import check_report_folder, trials_with_files, write_report
 from ratecli.runner.executors import Executor
@@ -195,7 +188,7 @@ def summarize_experiments(ends: Sequence[ExperimentEnd]) -> str:
     unsolved = [(f"{name}: {trial}", why) for name, each in known for trial, why in each.unsolved]
     return _render(
         several=True,
-        table=format_table(heads, list(map(_row, ends)), ["trials", "run now"]),
+        table=text_table(heads, list(map(_row, ends)), ["trials", "run now"]),
         kinds=[("failed", alike_trials(failed)), ("no solution", alike_trials(unsolved))],
         experiments=len(ends),
         trials=sum(sum(outcome.counts.values()) for _, outcome in known),
@@ -206,7 +199,7 @@ def summarize_experiments(ends: Sequence[ExperimentEnd]) -> str:
 def _render(**facts: Any) -> str:
     limits = {"most_rows": MAX_SHOWN_ROWS, "most_reasons": MAX_SHOWN_REASONS}
     template = Path(__file__).with_name("summary.jinja")
-    return render_text(template, facts | limits, {"counted": pluralize, "text": format_sheet})
+    return render_text(template, facts | limits, {"counted": pluralize, "text": to_text})
 
 
 def _use_of_model(outcome: RunOutcome, ledger: Ledger, group: SeedGroup) -> str:

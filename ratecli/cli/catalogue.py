@@ -10,8 +10,8 @@ import typer
 from typer import Argument
 
 from ratecli.cli import arguments as args
-from ratecli.cli.console import echo, format_table, pluralize, print_diagnostics, print_json
-from ratecli.render import plain_value
+from ratecli.cli.console import echo, pluralize, print_diagnostics, print_json
+from ratecli.render import plain_value, text_table
 
 if TYPE_CHECKING:
     from ratecli.conformance.checks import OptimalityGap, PluginReport
@@ -51,7 +51,7 @@ def ls(
             heads.remove("from")
         cells = [[_cell(row.get(head)) for head in heads] for row in rows]
         numbers = [head for head in heads if isinstance(rows[0].get(head), int)]
-        echo(format_table(heads, cells, numbers))
+        echo(text_table(heads, cells, numbers))
 
 
 def show(
@@ -85,7 +85,7 @@ def _fact_lines(key: str, value: Any) -> list[str]:
         return []
     if isinstance(value, list) and isinstance(value[0], dict):
         heads = list(value[0])
-        value = format_table(heads, [[_cell(row[head]) for head in heads] for row in value])
+        value = text_table(heads, [[_cell(row[head]) for head in heads] for row in value])
     elif not (isinstance(value, str) and ("\n" in value or len(value) > MAX_INLINE_WIDTH)):
         return [f"{key + ':':14} {_cell(value)}"]
     return ["", f"{key}:", *(f"  {line}".rstrip() for line in value.splitlines())]
@@ -148,7 +148,7 @@ def _gap_table(gaps: tuple[OptimalityGap, ...]) -> str:
     for gap in gaps:
         numbers = map(_number, (gap.objective, gap.best, gap.violation))
         rows.append([gap.problem, gap.status, *numbers, f"{gap.seconds:.2f}"])
-    return format_table(heads, rows, heads[2:])
+    return text_table(heads, rows, heads[2:])
 
 
 def _number(value: float) -> str:

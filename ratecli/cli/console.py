@@ -8,19 +8,16 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import typer
 from typer.core import TyperGroup
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.render import terminal_safe
-
-if TYPE_CHECKING:
-    from ratecli.report.sheet import Sheet
 
 KILOBYTE = 1000
 MAX_WIDTH = 120
@@ -111,29 +108,6 @@ def sort_diagnostics(faults: Iterable[Diagnostic]) -> list[Diagnostic]:
         return False, place.file == "--set", place.file, place.line, place.column
 
     return sorted(dict.fromkeys(faults), key=position)
-
-
-def format_table(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], right: Iterable[str] = ()
-) -> str:
-    """Return aligned columns, one line per row, with nothing cut.
-
-    Columns named in `right` are right-aligned.
-    """
-    rows = [[terminal_safe(" ".join(text.splitlines())) for text in row] for row in rows]
-    flush, columns = set(right), []
-    for head, *cells in zip(heads, *rows, strict=True):
-        width = max(map(len, (head, *cells)))
-        pad = str.rjust if head in flush else str.ljust
-        columns.append([pad(text, width) for text in (head, *cells)])
-    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
-
-
-def format_sheet(sheet: Sheet, most: int | None = None) -> str:
-    """Return a table of a report as text, at most its first `most` rows."""
-    rows = [[cell.text for cell in row] for row in sheet.rows[:most]]
-    right = [title for title, numeric in zip(sheet.titles, sheet.numeric, strict=True) if numeric]
-    return format_table(sheet.titles, rows, right)
 
 
 def pluralize(count: int, noun: str) -> str:

@@ -10,12 +10,11 @@ import typer
 from typer import Argument, Option
 
 from ratecli.cli import arguments as args
-from ratecli.cli.console import echo, format_table, pluralize, print_diagnostics, progress_meter
-from ratecli.files import YAML_SUFFIXES, shell_command
+from ratecli.cli.console import echo, print_diagnostics, progress_meter
+from ratecli.files import YAML_SUFFIXES
 
 if TYPE_CHECKING:
     from ratecli.apply.predict import PredictResult
-    from ratecli.apply.table_filter import FilterRequest, FilterResult
     from ratecli.datasets.files import DownloadProgress
 
 ModelArgument: TypeAlias = Annotated[
@@ -96,7 +95,7 @@ def predict(
     place = None if output == args.STDOUT else output
     form = _format_keys(separator, decimal, thousands, encoding)
     found = predict_file(model, table, place, variant=variant, form=form, prefix=prefix, seed=seed)
-    _print_table(found, found.line)
+    _print_table(found)
 
 
 class ExportFormat(StrEnum):
@@ -212,30 +211,12 @@ def filter_table(
         output=None if output == args.STDOUT else output,
         folder=folder,
     )
-    found = learn_table_filter(request)
-    _print_table(found, _summary(found, request))
+    _print_table(learn_table_filter(request))
 
 
-def _print_table(found: PredictResult | FilterResult, summary: str) -> None:
+def _print_table(found: PredictResult) -> None:
     """Print a table, unless it was written to a file, and a summary, which is not part of it."""
     print_diagnostics(found.warnings)
     if found.content is not None:
         typer.echo(found.content, nl=False)
-    echo(summary, err=found.content is not None)
-
-
-def _summary(found: FilterResult, request: FilterRequest) -> str:
-    """Return what was kept and the effect of the filter."""
-    from ratecli.apply.table_filter import report_table  # noqa: PLC0415
-
-    heads, *rows = report_table(found.report)
-    kept = f"{found.report['sample']['rows']} of {pluralize(found.rows, 'row')} kept"
-    lines = [
-        f"{request.output or request.table}: {kept}, sampled with --seed {request.seed}",
-        format_table(heads, rows, right=heads[1:]),
-        f"inputs of {request.algorithm}: {', '.join(found.report['features'])}",
-    ]
-    if request.folder is not None:
-        command = shell_command("predict", request.folder, "NEW.csv")
-        lines.append(f"to apply the filter to other rows: {command}")
-    return "\n".join(lines)
+    echo(found.line, err=found.content is not None)

@@ -14,7 +14,6 @@ from typer import Argument, Option
 from ratecli.cli import arguments as args
 from ratecli.cli.console import (
     echo,
-    format_table,
     pluralize,
     print_diagnostics,
     print_json,
@@ -23,6 +22,7 @@ from ratecli.cli.console import (
 )
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import atomic_write, shell_command
+from ratecli.render import diagnostics_to_github, diagnostics_to_json, text_table
 
 
 class OutputFormat(StrEnum):
@@ -43,8 +43,6 @@ def validate(
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Check files, including their data if it is present. Runs and downloads nothing."""
-    from ratecli.render import diagnostics_to_github, diagnostics_to_json  # noqa: PLC0415
-
     good: list[str] = []
     faults: list[Diagnostic] = []
     code = 0
@@ -189,5 +187,5 @@ def _list_starters() -> str:
 
     rows = [*template_summaries().items(), (OWN_DATA, f"Your own table: {OWN_DATA_USAGE}")]
     goals = list(goal_meanings().items())
-    templates = format_table(["template", "question"], rows)
-    return f"{templates}\n\n{format_table(['goal of an own table', 'what must hold'], goals)}"
+    templates = text_table(["template", "question"], rows)
+    return f"{templates}\n\n{text_table(['goal of an own table', 'what must hold'], goals)}"

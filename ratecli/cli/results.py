@@ -11,7 +11,7 @@ import typer
 from typer import Option
 
 from ratecli.cli import arguments as args
-from ratecli.cli.console import echo, format_sheet, pluralize, print_diagnostics, print_json
+from ratecli.cli.console import echo, pluralize, print_diagnostics, print_json
 from ratecli.cli.files import FormatOption, OutputFormat
 from ratecli.files import RESULTS_FOLDER
 
@@ -142,6 +142,7 @@ def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github:
     from ratecli.render import diagnostics_to_github  # noqa: PLC0415
     from ratecli.report.check import findings as fd  # noqa: PLC0415
     from ratecli.report.check.findings import Verdict  # noqa: PLC0415
+    from ratecli.report.sheet import to_text  # noqa: PLC0415
 
     placed = prepared.document.placed
     notes = [placed(note) for note in outcome.notes]
@@ -154,7 +155,7 @@ def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github:
     echo(fd.check_summary(outcome))
     sheet = fd.findings_sheet(outcome)
     if sheet.rows and not github:
-        echo(format_sheet(sheet, MAX_ROWS))
+        echo(to_text(sheet, MAX_ROWS))
     if len(sheet.rows) > MAX_ROWS and not github:
         echo(f"... and {len(sheet.rows) - MAX_ROWS} more: --format json has all")
     if note := fd.versions_note(outcome):

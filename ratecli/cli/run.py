@@ -12,9 +12,10 @@ import typer
 from typer import Option
 
 from ratecli.cli import arguments as args
-from ratecli.cli.console import echo, format_table, print_diagnostics, progress_meter
+from ratecli.cli.console import echo, print_diagnostics, progress_meter
 from ratecli.errors import Diagnostic
 from ratecli.files import RESULTS_FOLDER, shell_command
+from ratecli.render import text_table
 
 if TYPE_CHECKING:
     from ratecli.experiment.forecast import RunForecast
@@ -171,7 +172,7 @@ def _print_forecasts(requests: list[RunRequest], *, by_algorithm: bool) -> None:
     if by_algorithm:
         echo(f"{requests[0].folder.name}: results in {requests[0].folder}\n")
     first = "algorithm" if by_algorithm else "experiment"
-    echo(format_table([first, *HEADS], [_row(each) for each in forecasts], HEADS))
+    echo(text_table([first, *HEADS], [_row(each) for each in forecasts], HEADS))
     echo("\ntime: estimate for one process, from stored trials and `trial_seconds`")
     *each_one, total = forecasts
     if total.unknown:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.render import aligned, text_table
 from ratecli.report.groups import (
     CONCLUSIVE,
     IntervalEstimate,
@@ -185,14 +186,23 @@ def to_markdown(sheet: Sheet) -> str:
 
 def markdown_table(sheet: Sheet) -> str:
     """Render as a pipe table with aligned columns."""
-    columns = []
-    for k, (title, numeric) in enumerate(zip(sheet.titles, sheet.numeric, strict=True)):
-        texts = [escape(text) for text in [title, *(row[k].text for row in sheet.rows)]]
-        width = max(3, *map(len, texts))
-        rule = "-" * (width - numeric) + ":" * numeric
-        texts.insert(1, rule)
-        columns.append([text.rjust(width) if numeric else text.ljust(width) for text in texts])
-    return "\n".join(f"| {' | '.join(line)} |" for line in zip(*columns, strict=True))
+    titles = list(zip(map(escape, sheet.titles), sheet.numeric, strict=True))
+    heads = [title.rjust(3) if numeric else title.ljust(3) for title, numeric in titles]
+    rows = [[escape(cell.text) for cell in row] for row in sheet.rows]
+    right = [head for head, numeric in zip(heads, sheet.numeric, strict=True) if numeric]
+    first, *more = aligned(heads, rows, right)
+    rule = [
+        "-" * (len(text) - numeric) + ":" * numeric
+        for text, numeric in zip(first, sheet.numeric, strict=True)
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (first, rule, *more))
+
+
+def to_text(sheet: Sheet, most: int | None = None) -> str:
+    """Render as text for a terminal, at most the first `most` rows."""
+    rows = [[cell.text for cell in row] for row in sheet.rows[:most]]
+    right = [title for title, numeric in zip(sheet.titles, sheet.numeric, strict=True) if numeric]
+    return text_table(sheet.titles, rows, right)
 
 
 def escape(text: str) -> str:

@@ -12,8 +12,8 @@ from ratecli.report.write import write_report
 
 @pytest.fixture(autouse=True)
 def vectors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the bitmaps of plots, unless a test compares whole images or written files."""
-    if not {"images", "reported"} & set(request.fixturenames):
+    """Leave out the bitmaps of plots, unless a test compares whole images."""
+    if "images" not in request.fixturenames:
         leave_out_bitmaps(monkeypatch)
 
 
@@ -31,5 +31,7 @@ def images(example: Ledger) -> list[PlotImage]:
 def reported(tmp_path_factory: pytest.TempPathFactory, example: Ledger) -> Path:
     """A results folder whose report is written; tests leave it as it is."""
     folder = synthetic_ledger.store(tmp_path_factory.mktemp("quickstart"), example, example.plan)
-    write_report(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_bitmaps(patch)
+        write_report(folder)
     return folder

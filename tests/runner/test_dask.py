@@ -63,6 +63,7 @@ def separate_cluster():
         process.kill()
 
 
+@pytest.mark.slow
 def test_a_lost_scheduler_is_reported_and_finished_trials_are_kept(separate_cluster, tmp_path):
     process, address = separate_cluster
     held = tmp_path / "lock"

@@ -53,7 +53,7 @@ def test_results_do_not_depend_on_the_executor(request):
     tasks = [Task(f"k{i}", (f"k{i - 3}",) if i >= 3 else (), (f"k{i}", 0)) for i in range(20)]
     results = run(Executor(), tasks, numbers)
     assert len(results) == 20
-    for other in (Executor("processes"), Executor("processes", 5), executor_of("dask", request)):
+    for other in (Executor("processes"), executor_of("dask", request)):
         assert run(other, tasks, numbers) == results
 
 
@@ -143,6 +143,7 @@ def test_a_trial_over_its_memory_limit_is_killed(executor):
     assert results["y"].status == "ok"
 
 
+@pytest.mark.slow
 def test_memory_left_by_earlier_trials_does_not_count():
     limits = LimitsSpec(memory=300 * 2**20)
     tasks = [task(key, "hoard", 150, limits=limits) for key in "abc"]

@@ -252,8 +252,11 @@ REFERRING = (
 )
 
 
-@pytest.mark.parametrize("text", [SWEPT, REFERRING], ids=["plain", "of and validation rows"])
-@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize(
+    ("text", "fails"),
+    [(SWEPT, True), (REFERRING, False)],
+    ids=["plain", "of and validation rows"],
+)
 def test_trials_that_differ_in_goals_alone_are_solved_together_with_equal_results(
     folder, monkeypatch, text, fails
 ):

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from oracles.goals import BOTH, Rows, Rules, problem, rates_of, run, tangent, values
+from thinned import one_in
 
 from ratecli.models.composed import find_groups
 from ratecli.rates import expression as ex
@@ -39,17 +40,18 @@ def in_pairs(groups: int, template: str) -> dict[str, str]:
     return {f"p{k}": template.format(*pair) for k, pair in enumerate(pairs)}
 
 
+SHAPES = {
+    "gap": (GAP, f"{{0}} <= {{1}} + {LIMIT}"),
+    "ratio": (LEAST, f"{{0}} >= {RATIO} * {{1}}"),
+}
+SOLVERS = PLUGIN, PostShift(**BOTH), Majorize(**BOTH)
+
+
 @pytest.mark.parametrize(
-    ("rule", "template"),
-    [(GAP, f"{{0}} <= {{1}} + {LIMIT}"), (LEAST, f"{{0}} >= {RATIO} * {{1}}")],
-    ids=["gap", "ratio"],
+    ("shape", "solver"), one_in(2, ((shape, each) for each in SOLVERS for shape in SHAPES))
 )
-@pytest.mark.parametrize(
-    "solver",
-    [PLUGIN, PostShift(**BOTH), Majorize(**BOTH)],
-    ids=["mixture", "post_shift", "majorize"],
-)
-def test_optimum_is_that_of_all_pairs(rule, template, solver):
+def test_optimum_is_that_of_all_pairs(shape, solver):
+    rule, template = SHAPES[shape]
     rows = rows_of(12)
     whole, pairs = problem(rows, Rules(rule)), problem(rows, Rules(in_pairs(12, template)))
     assert len(whole.pieces) == 1

@@ -426,6 +426,7 @@ def test_decisions_have_the_least_expected_cost(seed):
     )
 
 
+@pytest.mark.slow
 def test_coco_and_mixture_reach_the_best_thresholds_of_groups():
     """The group is a feature, so probabilities are calibrated in each group. Thresholds chosen by
     counting fit the noise of 6000 labels, thresholds on probabilities do not.

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from oracles.games import GOALS, features, game_of
 from oracles.goals import KL, Rules, by_kind, problem, smooth_rows
+from thinned import one_in
 
 from ratecli.models.storage import dumps
 from ratecli.rates.matrix import RowKinds
@@ -193,20 +194,20 @@ SWEEPS = {
 }
 
 
+STORED = [*((name, "one-hot") for name in SWEEPS), ("ratio", "dense"), ("ratio", "sparse")]
+LANES = [
+    {},
+    {"optimizer": "sgd", "tune": {"learning_rate": (0.01, 0.1, 1.0)}, "variants": ("hashed",)},
+    {"multipliers": "leader", "radius": 2.0},
+    {"multipliers": "swap_regret"},
+    {"rates": "surrogate"},
+    {"batch": 80},
+]
+
+
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"optimizer": "sgd", "tune": {"learning_rate": (0.01, 0.1, 1.0)}, "variants": ("hashed",)},
-        {"multipliers": "leader", "radius": 2.0},
-        {"multipliers": "swap_regret"},
-        {"rates": "surrogate"},
-        {"batch": 80},
-    ],
-)
-@pytest.mark.parametrize(
-    ("name", "storage"),
-    [*((name, "one-hot") for name in SWEEPS), ("ratio", "dense"), ("ratio", "sparse")],
+    ("name", "storage", "options"),
+    one_in(5, ((*stored, options) for stored in STORED for options in LANES)),
 )
 def test_problems_solved_together_have_the_same_solutions_as_alone(name, storage, options):
     rows = replace(smooth_rows(3, n=400), X=features(storage, 400))

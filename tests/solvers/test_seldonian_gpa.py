@@ -90,6 +90,7 @@ def test_a_ratio_that_binds(optimizer, room):
     assert end(safety, solution) < 0
 
 
+@pytest.mark.slow
 def test_a_gap_of_a_twentieth_is_too_small_at_a_factor_of_two():
     candidate, _ = halves(GAP.format(0.05), "mse")
     solution = solved(candidate, 2.0)
