@@ -24,29 +24,29 @@ from ratecli.plugins import OWN_PACKAGE
 
 REFERENCE = Path(__file__).with_name("reference")
 WARNING = "<!-- Written by docs/generate.py; renew it by `make reference`, do not edit it. -->\n"
-MADE = "Generated from the code: `{}` prints the same.\n"
+MADE = "This page is generated from the code. The same text is printed by `{}`.\n"
 SAID = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
 CLASSES = {
     "affine": "sums of rates with numbers before them, such as `tpr[women] - 0.8 * tpr`",
     "convex": "convex in the rates, such as `kl(0.3, positive_rate)`",
     "ratio": "one ratio of sums of rates, such as `1 - f1`",
     "sum of ratios": "several of them, such as `f1[men] - f1[women]`",
-    "balance": "the distance of the groups' shares among rows decided yes from given ones: `imbalance(by=sex)`",
+    "balance": "the distance of the groups' shares among positive decisions from given shares: `imbalance(by=sex)`",
     "smooth": (
-        "sums of these and of functions without kinks, such as `-mcc` or `-tpr * tnr`, or the largest of some, such as "
-        "`-min(mcc, by=sex)`; as an objective it has a local optimum without a certificate"
+        "sums of these and of functions without kinks, such as `-mcc` or `-tpr * tnr`, or the largest of several, such "
+        "as `-min(mcc, by=sex)`; minimized to a local optimum without a certificate"
     ),
     "other": "any other function of rates, such as `tpr * abs(fpr - 0.1)`",
     "quadratic": "sums of `mse`, none of them subtracted, and of `mean_error`: `mse[women] <= 2`",
     "estimate": "other goals of estimates, such as `log_loss` and `mse[women] - mse[men]`",
-    "disclosure": "a bound on what a decision tells of a group: `disclosivity(by=sex) <= 0.1`",
-    "ranking": "measures of scores, which no algorithm takes as goals: `roc_auc`, `pr_auc`",
-    "reported only": "anything else that speaks of a disclosivity",
+    "disclosure": "a bound on what a decision reveals about a group: `disclosivity(by=sex) <= 0.1`",
+    "ranking": "measures of scores, which no algorithm accepts as goals: `roc_auc`, `pr_auc`",
+    "reported only": "other expressions that contain a disclosivity",
 }
 ROLES = {
-    "enforces": "is given the goals and must satisfy the constraints",
-    "reads": "is given the goals and does not enforce them",
-    "ignores": "is given plain error and no constraints",
+    "enforces": "receives the goals and must satisfy the constraints",
+    "reads": "receives the goals and does not enforce them",
+    "ignores": "minimizes plain error, without constraints",
 }
 
 
@@ -120,9 +120,9 @@ def rates() -> str:
         "# Rates and functions\n",
         MADE.format("ratecli ls metrics` and `ratecli ls functions"),
         (
-            "A *rate* is a mean over the rows of a slice, so it is linear in the decisions. What is *composite* is "
-            "arithmetic over rates; a *ranking* measures scores and can be reported, not asked for. Slices stand in "
-            "brackets, as in `tpr[women]`, `tpr[sex = Female, age >= 30]`, `recall[d2]`.\n"
+            "A *rate* is a mean over the rows of a slice, so it is linear in the decisions. A *composite* metric is a "
+            "formula of rates. A *ranking* measures scores: it can be reported, but not be a goal. Slices are written "
+            "in brackets: `tpr[women]`, `tpr[sex = Female, age >= 30]`, `recall[d2]`.\n"
         ),
     ]
     for kind in dict.fromkeys(row["kind"] for row in found):
@@ -167,16 +167,39 @@ def algorithms() -> str:
         "# Algorithms\n",
         MADE.format("ratecli ls algorithms` and `ratecli show NAME"),
         (
-            "Any classifier that an algorithm gives is measured on all goals. Which goals it takes is a matter of "
-            "their class, which `ratecli explain FILE` shows; the easier ones stand first:\n"
+            "An algorithm accepts goals of certain classes. `ratecli explain FILE` shows the class of each goal. All "
+            "goals and metrics are measured for every algorithm. The classes, simple ones first:\n"
         ),
         shapes,
         (
-            "In any entry stand, beside the options below, `as` (another label), `sweep`, `holds`, `level`, "
-            "`safety` and `filter` (see [the file](yaml.md)).\n"
+            "An algorithm's entry in the file may contain the options below and the keys that "
+            "[all algorithms have](yaml.md#algorithm).\n"
         ),
     ]
-    return "\n".join([*parts, *(_algorithm(each) for each in BUILT_IN_ALGORITHMS)])
+    for each in BUILT_IN_ALGORITHMS:
+        parts.append(_preset(each) if each.preset else _algorithm(each))
+    return "\n".join(parts)
+
+
+def _preset(algorithm: Any) -> str:
+    """An algorithm that is another one with other defaults: only these."""
+    from ratecli.solvers.registry import BUILT_IN_ALGORITHMS  # noqa: PLC0415
+
+    same = next(each for each in BUILT_IN_ALGORITHMS if each.path == algorithm.path)
+    row = registry.describe(algorithm.name)
+    assert row is not None
+    options = [
+        [f"`{each['name']}`", f"`{_plain(each['default'])}`"]
+        for each in row["options"]
+        if each["name"] in algorithm.preset
+    ]
+    parts = [
+        f"## {algorithm.name}\n",
+        f"{row['summary'][:1].upper()}{row['summary'][1:]}.\n",
+        f"Source: {row['source']}. It is [{same.name}](#{same.name}) with other defaults:\n",
+        _table(["option", "default"], options),
+    ]
+    return "\n".join(parts)
 
 
 def _algorithm(algorithm: Any) -> str:
@@ -223,9 +246,9 @@ def datasets() -> str:
         "# Data sets\n",
         MADE.format("ratecli ls datasets` and `ratecli show NAME"),
         (
-            "Files come from public addresses, and their checksums are pinned. `ratecli fetch NAME` brings them to "
-            "`data/`; `RATECLI_DATA_MIRROR` names a folder or address to look at first. An address that sends less than "
-            "64 KiB in a minute counts as one that does not answer. A table of your own needs no name here: "
+            "Files are downloaded from public addresses and verified against pinned checksums. `ratecli fetch NAME` "
+            "stores them in `data/`. Files in `RATECLI_DATA_MIRROR` (a folder or an address) are used first. An address "
+            "that sends less than 64 KiB in a minute counts as not answering. For other tables, see "
             "[use your own table](../howto/own-data.md).\n"
         ),
         _table(heads, cells),
@@ -267,13 +290,21 @@ def errors() -> str:
         "# Codes of messages\n",
         MADE.format("ratecli ls codes` and `ratecli show CODE"),
         (
-            "A mistake is one message: its code, what is wrong, where (file, line, column), and a way out. All "
-            "mistakes of a phase are told at once. Codes that begin with E end the command, those with W warn.\n"
+            "A message has a code, what is wrong, where (file, line, column), and what to do. All errors of one phase "
+            "are reported together. Codes that begin with E are errors and end the command. Codes that begin with W are "
+            "warnings.\n"
         ),
-        (
-            "Exit codes: 0 all trials ended, and checks hold; 1 some trial failed; 2 bad usage or file, nothing ran, or "
-            "results that cannot be written; 3 a check does not hold or cannot be made; 4 data missing, offline or "
-            "wrong; 70 internal error; 130 interrupted, what had ended is stored.\n"
+        _table(
+            ["exit code", "means"],
+            [
+                ["0", "all trials ended, and all checks passed"],
+                ["1", "some trials failed"],
+                ["2", "wrong usage or a wrong file, or results cannot be written"],
+                ["3", "a check failed or is not possible"],
+                ["4", "data is missing, offline or wrong"],
+                ["70", "internal error"],
+                ["130", "interrupted; finished trials are stored"],
+            ],
         ),
     ]
     for family, what in FAMILIES.items():
@@ -301,8 +332,8 @@ def keys() -> str:
         "# The file\n",
         MADE.format("ratecli ls keys` and `ratecli show KEY"),
         (
-            "One experiment is one YAML file. `ratecli init` writes a commented one. It is standard YAML 1.2: inside "
-            "`{ }` a rule with brackets or commas needs quotes.\n"
+            "One experiment is one YAML 1.2 file. `ratecli init` writes a commented one. Inside `{ }`, a rule with "
+            "brackets or commas needs quotes.\n"
         ),
         "## Experiment\n",
         _keys(schema),
@@ -323,6 +354,28 @@ def _entry_of(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return None
 
 
+DETAILS = {
+    "datasets": "several-data-sets",
+    "groups": "groups-in-rules",
+    "constraints": "rules",
+    "deployed": "deployed-models",
+    "holds": "constraints-on-other-rows",
+    "safety": "safety-tests",
+    "filter": "filters",
+    "sweep": "sweeps",
+    "expect": "expectations",
+    "plots": "plots",
+    "tune": "tuning",
+    "logged": "logged-decisions",
+    "scores": "models",
+}
+"""Keys that a section of `details.md` explains, with its anchor."""
+
+
+def _meaning(key: str, text: str) -> str:
+    return f"{text} [In detail](details.md#{DETAILS[key]})" if key in DETAILS else text
+
+
 def _keys(part: Mapping[str, Any]) -> str:
     required = set(part.get("required", ()))
     rows = [
@@ -334,7 +387,7 @@ def _keys(part: Mapping[str, Any]) -> str:
             else f"`{_plain(field['default'])}`"
             if field.get("default") not in (None, "", [], {})
             else "",
-            field.get("description", ""),
+            _meaning(key, field.get("description", "")),
         ]
         for key, field in part["properties"].items()
     ]
@@ -386,8 +439,8 @@ def commands() -> str:
         "# Commands\n",
         MADE.format("ratecli COMMAND --help"),
         (
-            "What is written to standard output is the answer; progress, warnings and errors go to standard error. "
-            "`NO_COLOR` switches colours off; where the output is no terminal, progress is plain lines.\n"
+            "Results are written to standard output; progress, warnings and errors to standard error. `NO_COLOR` "
+            "switches colours off. If the output is not a terminal, progress is written as plain lines.\n"
         ),
     ]
     for name, command in group.commands.items():

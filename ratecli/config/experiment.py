@@ -184,15 +184,14 @@ class Problem(Goals):
     deployed: DeployedSpec | None = None
     """The current model, for churn, wins, losses and of(deployed, ...)."""
     resample: OptionalResample = None
-    """Sample the training rows of each seed with replacement from all rows of each data set, and
-    test on all rows, which are then the whole population. The ratio of sampled to available rows
-    (it may exceed 1), or a name of the sweep.
+    """Ratio of sampled to available rows (it may exceed 1), or a name of the sweep. The training
+    rows of each seed are sampled with replacement from all rows of each data set. All rows form the
+    test set, so test metrics are exact values, not estimates.
     """
     holds: Holds = "train"
-    """The rows on which algorithms make constraints hold: the training rows, the validation rows,
-    or new rows, which means the population of the training rows. For other rows than training rows,
-    constraints are tightened. If only models no better than a constant decision hold then, the
-    trial ends as no_solution_found.
+    """The rows on which constraints must hold: the training rows, the validation rows, or new rows
+    from the population of the training rows. For validation and new rows, constraints are tightened
+    in training. If no useful model satisfies them then, the trial ends as no_solution_found.
     """
     level: Level | None = None
     """The probability with which all constraints must hold in the population of the training or

@@ -121,9 +121,9 @@ class SafetySpec(base.Spec):
     """A test of every constraint on held-out rows; a model that fails it is not returned."""
 
     delta: DeltaField = DEFAULT_DELTA
-    """The highest probability that a model passes although it violates a constraint: a number, a
-    fraction such as 1/20, a name of the sweep, or one of these for each constraint by its name
-    (default: 0.05).
+    """The highest probability that a model passes although it violates a constraint. A number, a
+    fraction such as 1/20 or a name of the sweep, or one of these for each constraint by its name
+    (0.05 for those not listed).
     """
     bound: Literal[
         "auto",
@@ -135,32 +135,34 @@ class SafetySpec(base.Spec):
         "betting",
         "bootstrap",
     ] = "auto"
-    """The confidence bound; `auto` selects one that suits the rates."""
+    """The confidence bound; `auto` selects one that suits the rates. `student_t` and `bootstrap` are
+    approximate.
+    """
     fraction: Probability = DEFAULT_FRACTION
     """Fraction of the training rows to hold out for the test, or a name of the sweep."""
     method: Literal["leaves", "forms", "pieces"] = "pieces"
-    """What is bounded: every rate (leaves), affine combinations of rates (forms), or these for each
-    part of a maximum, each at the whole delta (pieces).
+    """What is bounded: every rate (leaves), affine combinations of rates (forms), or affine
+    combinations for each part of a maximum, each part at the whole delta (pieces).
     """
     stratify: base.ColumnNames | None = None
     """Columns (or label) with equal shares in the test and in training."""
     order: Literal["shuffled", "positional"] = "shuffled"
-    """Which rows to hold out: random ones, or the last ones of the file."""
+    """Which rows to hold out: random ones by the seed (shuffled), or the last ones of the file
+    (positional; W403 reports if they are not like the others).
+    """
     test: base.StrictFlag = True
-    """false holds the rows out without a test: for an algorithm that others are compared with by
-    of(...), which must not see the rows of their tests.
+    """false holds the rows out without a test. Use it for an algorithm that constraints refer to by
+    of(...): it must not see the rows of their tests.
     """
     aim: Annotated[float | str, AIM_RANGE] | None = None
-    """The probability with which a model should pass: an algorithm that supports constraints is
-    trained with tightened ones until that is likely. Models with larger and smaller margins are
-    trained, too, and tested from the safest to the boldest until one fails; the last that passed is
-    returned. A number, or a name of the sweep.
+    """The probability with which a model should pass: a number, or a name of the sweep. Constraints
+    are tightened in training until a model passes with this probability. Without it, a model that
+    just satisfies the constraints usually fails.
     """
     guarantee: Literal["each", "joint"] = "each"
-    """What delta bounds: the probability that a model passes although it violates a constraint, for
-    each algorithm and variant by itself (each), or the probability that any of them does (joint,
-    for a user who chooses among models that passed: delta is divided among them). Set it for the
-    whole file.
+    """What delta bounds, for the whole file. `each`: the probability that a model passes although it
+    violates a constraint, for each algorithm and variant by itself. `joint`: the probability that
+    any of them does; delta is divided among them. Use `joint` to choose among models that passed.
     """
 
 
@@ -254,12 +256,12 @@ class FilterSpec(base.Spec):
     balance: FilterColumns | None = None
     """One or several columns whose values get equal shares among the kept rows."""
     objective: base.RuleText | None = None
-    """Instead of 'balance', the distance of shares from other targets, to be minimized:
-    rms(share[women] - 0.4, share[men] - 0.6).
+    """Used instead of 'balance' for other shares: their distance from the targets, which is
+    minimized, as in rms(share[women] - 0.4, share[men] - 0.6).
     """
     disclosivity: Annotated[Disclosivity | None, base.not_null(Disclosivity)] = None
-    """alpha: the most by which the filter's proxy may change the probability of any value of these
-    columns; balanced_tree guarantees it. Default: no bound.
+    """alpha: the largest change in the probability of any value of these columns that the filter's
+    answer may cause. Only balanced_tree guarantees it. Default: no bound.
     """
     algorithm: FilterAlgorithm = Field(default_factory=lambda: {DEFAULT_FILTER: dict[str, Any]()})
     """The filter (`ratecli ls algorithms`): a name, or {name: {option: value}}."""
@@ -307,9 +309,10 @@ class AlgorithmSpec(base.Spec):
     filter: base.StrictFlag = True
     """false: this algorithm is trained on unfiltered rows."""
     tune: TunedValues | None = None
-    """Values to try: of options, of the penalty `l2` of a linear model and of parameters of other
-    models, by name. Of all combinations, the one with the smallest objective that satisfies the
-    constraints on validation rows is chosen, or without such rows, in 5 folds of the training rows.
+    """Names with lists of values to try: options, the penalty `l2` of a linear model, or parameters
+    of other models. Of all combinations, the one with the smallest objective that satisfies the
+    constraints is chosen. Both are measured on validation rows, or without such rows, in 5 folds of
+    the training rows.
     """
     sweep: Sweep | None = None
     """What varies for this algorithm only, in addition to the experiment's sweep. A name that is

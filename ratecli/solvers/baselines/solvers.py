@@ -90,12 +90,12 @@ class ThresholdSolver(ModelSolver):
     Attributes
     ----------
     scores
-        By which scores of the training rows thresholds are chosen: `in_sample`, those of the model
-        itself; `{folds: K}`, each row's by a model fitted to the other K - 1 folds, 2 <= K <= 100;
-        `{held_out: S}`, those of a share S of the rows, 0 < S <= 0.9, which the model is not fitted
-        to. A flexible model's scores of its own rows are too good: a recall set by them is missed
-        on new rows. Default: `in_sample` for linear models and existing scores, `{held_out: 0.5}`
-        for single decision trees, `{folds: 5}` for others.
+        The scores that thresholds are chosen by. `in_sample`: the model's scores of all training
+        rows. `{folds: K}`: each row is scored by a model fitted to the other K - 1 folds, 2 <= K <=
+        100. `{held_out: S}`: only a share S of the rows is scored, and the model is fitted to the
+        others, 0 < S <= 0.9. A flexible model's scores of its own rows are too good: a recall set
+        by them is missed on new rows. Default: `in_sample` for linear models and existing scores,
+        `{held_out: 0.5}` for single decision trees, `{folds: 5}` for others.
     """
 
     scores: Scores | None = None
@@ -171,15 +171,15 @@ class Audit(Solver):
 class Thresholded(ThresholdSolver):
     """A classifier whose threshold is shifted to satisfy constraints (Goh et al. 2016, figure 3).
 
-    The classifier is that of `unconstrained`, by default an SVM with a certified gap. Of all
-    thresholds on its scores that satisfy the constraints on the training set, the one with the
-    smallest objective is chosen, and among equally good ones the one nearest to the classifier's
-    own. Every threshold is evaluated, so the choice is exact for objectives of all classes. If one
-    threshold cannot satisfy all constraints together, `meets` selects one.
+    The classifier is that of `unconstrained`, by default an SVM with a certified gap. The threshold
+    on its scores has the smallest objective among those that satisfy the constraints on the
+    training set. Of equally good thresholds, the one nearest to the classifier's own is chosen.
+    Every threshold is evaluated, so the choice is exact for objectives of all classes. If no
+    threshold satisfies all constraints together, `meets` selects one constraint.
 
-    With `loss: logistic`, `free: true` and the objective `1 - f1` this is the plug-in classifier
-    for the F-measure (UncF1 of Narasimhan et al. 2019, table 4), except that the paper chooses
-    among 1000 quantiles of the validation scores, and this algorithm among all training scores.
+    With `loss: logistic`, `free: true` and the objective `1 - f1`, this is the plug-in classifier
+    for the F-measure (UncF1 of Narasimhan et al. 2019, table 4). The paper chooses among 1000
+    quantiles of the validation scores; this algorithm chooses among all training scores.
 
     Attributes
     ----------
@@ -211,24 +211,23 @@ class Thresholded(ThresholdSolver):
 class PostShift(ThresholdSolver, RandomizableSolver):
     """The best thresholds of groups on one score (Hardt, Price, Srebro 2016), for any goal.
 
-    The score is that of `unconstrained`. The groups are the cells into which the slices of the
-    goals' rates partition the rows; two groups share a threshold only if that is optimal. Group
-    membership must be known when a row is classified, but need not be a feature. The data set that
-    a row comes from is not known then and does not define a group.
+    The score is that of `unconstrained`. The slices of the goals' rates partition the rows into
+    groups, and each group has its own threshold. A row's group must be known when the row is
+    classified, but it need not be a feature. The data set that a row comes from is not known then
+    and does not define a group.
 
-    The model is the best single threshold for each group. If `exact` in the trace is true, no other
-    choice of thresholds on the training set has a smaller objective or, if none satisfies all
-    constraints, a smaller violation: all choices were compared, or the best random choice is no
-    better. With too many choices the model is the best result of a local search, and its objective
-    is at most `deterministic_gap` above the optimum.
+    The model is the best single threshold for each group. If `exact` in the trace is true, it is
+    the optimum: no other choice of thresholds has a smaller objective on the training set. If no
+    choice satisfies all constraints, the optimum is the one with the smallest violation. With too
+    many choices, the model is the best result of a local search, and its objective is at most
+    `deterministic_gap` above the optimum.
 
-    With `randomize`, the model is a random choice among thresholds, which satisfies all constraints
-    on the training set with the smallest objective of any such choice. It is the best point of a
-    hull with a block for each group, whose points are the group's cuts; most groups have a single
-    threshold, few need a random choice between two. It is optimal within `gap`, as the trace says.
-    For sums and comparisons of ratios, and for a smooth objective that is neither convex nor made
-    of ratios, such as `-mcc`, it is the best of several local optima, without a certificate.
-    `first_order_gap` in the trace is by how much small steps could improve it.
+    With `randomize`, the model is the best random choice among thresholds that satisfies all
+    constraints on the training set. Most groups have a single threshold; few need a random choice
+    between two. The trace contains the certified distance from the optimum, `gap`. There is no
+    certificate for sums and comparisons of ratios and for other smooth objectives, such as `-mcc`.
+    The model is then the best of several local optima. Small steps could improve its objective by
+    `first_order_gap`, which is in the trace.
 
     Attributes
     ----------
@@ -240,12 +239,12 @@ class PostShift(ThresholdSolver, RandomizableSolver):
         `known`, or `unknown` if a row's group is not known when it is classified: then all rows
         share one threshold. `mixture` with the model `plugin` predicts groups together with labels.
     min_support
-        Number of rows below which a group has no threshold of its own; of those rows only that a
-        goal averages over, such as rows with a positive label for `tpr`.
+        A group with fewer rows has no threshold of its own. Only rows count that a goal averages
+        over, such as rows with a positive label for `tpr`.
     small_groups
-        What becomes of such groups. `pool`: from the smallest on, each shares the threshold of the
-        group that differs from it in the fewest slices, the largest of them. `refuse`: the trial
-        ends with E408.
+        How groups below `min_support` are treated. `pool`: each shares the threshold of the group
+        that differs from it in the fewest slices (the largest such group); the smallest group
+        comes first. `refuse`: the trial ends with E408.
     """
 
     loss: Literal["logistic", "hinge"] = "logistic"
@@ -281,12 +280,13 @@ class PostShift(ThresholdSolver, RandomizableSolver):
 class Zafar(Solver):
     """A linear SVM with bounded covariance (Zafar et al. 2015; Goh et al. 2016, equation 8).
 
-    Minimizes the mean hinge loss plus `l2 / 2 |w|^2`, like `unconstrained`, subject to <w, x> being
-    at most `covariance` for each constraint. Here x is the mean of the rows for which the
-    constraint demands fewer positive decisions, minus the mean of those for which it demands more.
-    For `positive_rate[men] <= t * positive_rate[women]` that is the mean over men minus the mean
-    over women for every t: the limits of the constraints have no effect, nor has the objective. The
-    bound is one-sided, as in Goh et al.; the original is two-sided, with a logistic loss.
+    Minimizes the mean hinge loss plus `l2 / 2 |w|^2`, like `unconstrained`, subject to <w, x> <=
+    `covariance` for each constraint. Here x is the mean of the rows for which the constraint
+    demands fewer positive decisions, minus the mean of those for which it demands more. For
+    `positive_rate[men] <= t * positive_rate[women]` that is the mean over men minus the mean over
+    women, for every t. Therefore neither the limits of the constraints nor the objective have an
+    effect. The bound is one-sided, as in Goh et al.; the original is two-sided, with a logistic
+    loss.
 
     Attributes
     ----------

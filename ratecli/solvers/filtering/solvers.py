@@ -23,11 +23,10 @@ class BalancedTree(Solver):
     quadratic program (Algorithm 1). The resulting filter uses neither the groups nor the columns
     that define them.
 
-    Any filter that uses the leaves is equivalent to one with two leaves: the kept rows are a
-    mixture of the leaves, and so are the dropped ones, and neither reveals more about a group than
-    the leaves do. So the split `nearest` at the root is the best of all randomized filters over the
-    oracle's classifiers, up to `gap`; deeper splits help only as far as products of classifiers are
-    not in the oracle's class.
+    Two leaves are enough for any filter. The kept rows are a mixture of the leaves, and so are the
+    dropped rows. Neither reveals more about a group than the leaves do. So the split `nearest`
+    at the root is the best randomized filter over the oracle's classifiers, up to `gap`. Deeper
+    splits help only if products of classifiers are not in the oracle's class.
 
     Attributes
     ----------
@@ -129,9 +128,9 @@ class GuessedGroup(Solver):
         `lightgbm`, `xgboost` or `catboost` (optional extras), or `package.module:Class` of a
         trusted package. Parameters follow the name: `{DecisionTreeClassifier: {max_depth: 20}}`.
     noise
-        eta: probability with which a prediction is replaced by any of the predicted groups, sampled
-        uniformly, while the chances of keeping stay as they are (appendix A.1.1). The effect on
-        disclosivity and balance is computed in closed form.
+        eta: probability that a prediction is replaced by a group sampled uniformly from all
+        predicted groups (appendix A.1.1). The probabilities of keeping rows stay as they are. The
+        effect on disclosivity and balance is computed in closed form.
     kept
         Minimum share of all rows that is kept, for `qp`.
     sampled

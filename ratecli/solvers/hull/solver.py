@@ -27,23 +27,23 @@ ROUGH_GAP = 1e-3
 class Mixture(RandomizableSolver):
     """The best classifier of a model, found through the best mixture of its classifiers.
 
-    The rates of random choices among classifiers form the hull of the classifiers' rates, and
-    optimizing goals over a hull is a small program. The algorithm alternates between the best
-    mixture of the known classifiers and a fit of the model that returns a classifier that is cheap
-    at the prices which this optimum puts on the rates, until that would improve the objective by no
-    more than `gap`. Only a few classifiers have positive chances in the end.
+    A mixture decides with a classifier that it picks at random. Its rates are a weighted mean of
+    the rates of its classifiers, so finding the best mixture of known classifiers is a small
+    program. The optimum puts a price on each rate. The model is then fitted to find a classifier
+    that is cheap at these prices. These two steps alternate until a new classifier would improve
+    the objective by no more than `gap`. In the end, few classifiers have a positive probability.
 
     The model is the best single classifier, with the best threshold, on lines between those that
-    cost least at these prices: one vector of weights, or of costs of probabilities. Its last row in
-    the trace says how far its objective is at most above that of the best mixture
-    (`deterministic_gap`). With `randomize`, the model is the mixture. If the
-    constraints of a convex problem cost nothing, its optimum is not unique. The mixture with the
-    most slack is then chosen, because constraints hold less well on new data.
+    cost least at these prices. It is one vector of weights, or of costs of probabilities. The last
+    row of the trace has an upper bound on the distance of its objective from that of the best
+    mixture (`deterministic_gap`). With `randomize`, the model is the mixture. If the constraints of
+    a convex problem cost nothing, its optimum is not unique. The mixture with the most slack is
+    then chosen, because constraints hold less well on new data.
 
-    Sums and comparisons of ratios, and smooth objectives that are neither convex nor made of
-    ratios, such as `-mcc`, have several local optima. Each mixture is then the best of several
-    local searches, and the result has no certificate: `gap` in the trace, `first_order_gap` for
-    smooth objectives, is by how much small steps towards a new classifier improve it.
+    Sums and comparisons of ratios have several local optima, and so have smooth objectives such as
+    `-mcc`. Each mixture is then the best of several local searches, without a certificate. Small
+    steps towards a new classifier could improve it by `gap` in the trace (`first_order_gap` for
+    smooth objectives).
 
     Attributes
     ----------
@@ -53,21 +53,21 @@ class Mixture(RandomizableSolver):
     calls
         Maximum number of rounds, each with a mixture and a classifier that may improve it.
     model
-        Finds a cheap classifier: `linear`; `plugin`, which fits probabilities once and weighs them
-        with the prices; boosted trees or a forest (`lightgbm`, `xgboost`, `catboost`,
-        `HistGradientBoostingClassifier`, `RandomForestClassifier`, ...), whose probabilities of the
-        label and of the groups given the label are weighed in the same way; or any other classifier
-        of scikit-learn whose fit takes sample weights, fitted anew to the costs in each round.
-        Options follow the name: `{DecisionTreeClassifier: {max_depth: 3}}`, `{plugin:
-        {probabilities: GaussianNB}}` (default: LogisticRegression), `{plugin: {groups: true}}` (the
-        groups named in goals are known when a row is classified, and each has a threshold on the
-        probability of a positive label).
+        Finds a cheap classifier. `linear`: linear classifiers. `plugin`: fits probabilities once
+        and weighs them with the prices. Boosted trees or a forest (`lightgbm`, `xgboost`,
+        `catboost`, `HistGradientBoostingClassifier`, `RandomForestClassifier`, ...): their
+        probabilities of the label, and of the groups given the label, are weighed in the same way.
+        Any other classifier of scikit-learn whose fit takes sample weights is fitted anew to the
+        costs in each round. Options follow the name: `{DecisionTreeClassifier: {max_depth: 3}}`,
+        `{plugin: {probabilities: GaussianNB}}` (default: LogisticRegression). With `{plugin:
+        {groups: true}}`, the groups named in goals must be known when a row is classified, and
+        each has a threshold on the probability of a positive label.
     scores
-        By which probabilities a mixture of boosted trees or forests is chosen: `in_sample`, those
-        of the models for their own rows; `{folds: K}`, each row's by models fitted to the other K -
-        1 folds, 2 <= K <= 100; `{held_out: S}`, those of a share S of the rows, 0 < S <= 0.9, which
-        the models are not fitted to. Default: `{folds: 3}`. A recall of .8 that is chosen in sample
-        is missed on new rows of Adult by .07.
+        The probabilities that a mixture of boosted trees or forests is chosen by. `in_sample`:
+        those of all training rows. `{folds: K}`: each row's come from models fitted to the other K
+        - 1 folds, 2 <= K <= 100. `{held_out: S}`: only those of a share S of the rows, and the
+        models are fitted to the others, 0 < S <= 0.9. Default: `{folds: 3}`. A recall of .8 that is
+        chosen in sample is missed on new rows of Adult by .07.
     sweeps
         Number of passes over all features with which the linear model ends each answer. A pass
         sets every weight to the value of least 0-1 cost. This lowers the training objective and

@@ -81,10 +81,10 @@ def check_boosted_model(value: Any) -> Any:
 class ThreePlayer(RandomizableSolver):
     """Convex and ratio goals as a game of three players (Narasimhan, Cotter, Gupta 2019).
 
-    A linear classifier descends on hinge losses. Slack variables stand for the rates in non-affine
-    terms; they play best responses where these have a closed form, and descend elsewhere.
-    Multipliers ascend on the true rates. The other rows of the paper's Table 2, and two relatives,
-    are settings:
+    A linear classifier is trained by gradient descent on hinge losses. Slack variables stand for
+    the rates in non-affine terms. They are set to their best responses where these have a closed
+    form, and follow gradient descent elsewhere. Multipliers follow gradient ascent on the true
+    rates. The other rows of the paper's Table 2, and two related methods, are settings:
 
         Algorithm 1   {oracle: linear, steps: 50, every: 1}
         Algorithm 2   {}  where goals are convex
@@ -99,8 +99,8 @@ class ThreePlayer(RandomizableSolver):
     `optimizer: sgd` takes the steps of the paper's theory. The non-affine part of a goal must be
     monotone in each of its rates.
 
-    With `model: lightgbm`, one booster plays instead of a linear classifier, at the price of about
-    one fit. A step adds a tree, fitted to log losses with the prices of decisions as weights, and
+    With `model: lightgbm`, the classifier is one booster, and training takes about as long as one
+    fit. A step adds a tree, fitted to log losses with the prices of decisions as weights, and
     multipliers follow the true violations.
 
     The model is the best classifier on lines between the members of the best mixture of iterates,
@@ -114,10 +114,10 @@ class ThreePlayer(RandomizableSolver):
         `{lightgbm: {n_estimators: 200, num_leaves: 15}}`. Trees see categories and missing numbers
         as such.
     scores
-        With `lightgbm`, the rows whose scores move multipliers and select candidates: `in_sample`,
-        all training rows; `{held_out: S}`, a share S of them, which no tree is fitted to. Trees
-        overfit their own rows: a recall that holds on these is missed on new ones. Default:
-        `{held_out: 0.2}`.
+        With `lightgbm`, the rows that multipliers follow and candidates are selected by.
+        `in_sample`: all training rows. `{held_out: S}`: a share S of them, which no tree is fitted
+        to. Trees overfit their own rows: a recall that holds on these is missed on new ones.
+        Default: `{held_out: 0.2}`.
     steps
         Number of steps, each over all rows or a `batch`. Default: 5000, or 200 with an `oracle`.
     every
@@ -139,10 +139,10 @@ class ThreePlayer(RandomizableSolver):
         Step size of the multipliers.
     tune
         If only `learning_rate` and `multiplier_rate` are tuned, all combinations are trained at
-        once on the training set. Among those whose stochastic classifier satisfies the constraints
-        on the training set (among all if none does), the one with the smallest worse rank by
-        objective or violation on the validation set is chosen. If other options are tuned, too, the
-        goals choose.
+        once on the training set. Candidates are the settings whose stochastic classifier satisfies
+        the constraints on the training set, or all settings if there is none. They are ranked by
+        objective and by violation on the validation set, and the setting whose worse rank is
+        smallest is chosen. If other options are tuned, too, the goals choose.
     optimizer
         `adam` or `sgd`, for the classifier and the multipliers.
     multipliers

@@ -35,9 +35,9 @@ class LeastSquares(Solver):
     violation.
 
     Another model is fitted repeatedly, to weighted rows with shifted labels: column generation for
-    the game of Agarwal et al. The estimate is the average of these fits. The errors of trees on
-    their own rows are far smaller than those on new rows, so objective and constraints are those of
-    estimates by models that are fitted in the same way to other rows (`scores`).
+    the game of Agarwal et al. The estimate is the average of these fits. Trees have far smaller
+    errors on the rows that they are fitted to than on new rows. Therefore objective and constraints
+    are measured on estimates of models fitted in the same way to other rows (`scores`).
 
     Attributes
     ----------
@@ -51,8 +51,9 @@ class LeastSquares(Solver):
     iterations
         Maximum number of these fits.
     scores
-        The estimates by which the average is chosen: `in_sample`, those of the models for their own
-        rows, or `{folds: K}`, each row's by models fitted to the other K - 1 folds, 2 <= K <= 100.
+        The estimates that the average is chosen by. `in_sample`: those of the models for their own
+        rows. `{folds: K}`: each row's come from models fitted to the other K - 1 folds, 2 <= K <=
+        100.
         Default: `in_sample` for the models of `sklearn.linear_model`, `{folds: 3}` for others.
     """
 

@@ -51,18 +51,18 @@ class Seldonian(Solver):
     """The linear model of least objective that is expected to pass the safety test.
 
     The test's result on safety rows is predicted from the candidate rows (Thomas et al. 2019, and
-    the tutorial of the Seldonian Toolkit): it is assumed that all measurements have the same
-    moments there, that sample sizes are proportional, and that bounds are farther from the
-    estimates by an inflation. Labels of 0 and 1 get a logistic model, numbers a linear one. For
-    `error`, the mean log loss is minimized, any other objective as it is; the bias is not
-    regularized.
+    the tutorial of the Seldonian Toolkit). The prediction assumes that all measurements have the
+    same moments on the safety rows, and that sample sizes are proportional. The predicted distance
+    of bounds from estimates is increased by `inflation`. Labels of 0 and 1 get a logistic model,
+    numbers a linear one. For `error`, the mean log loss is minimized, any other objective as it is.
+    The bias is not regularized.
 
     For logged episodes, the model is a softmax policy that is linear in basis features, and rates
     are returns by importance sampling (Thomas et al. 2019).
 
-    Only linear models are fitted. For other models, give `post_shift` or `thresholded` a `model`
-    and the file a safety test: then the thresholds are certified in the same way, by rows to which
-    the model is not fitted.
+    Only linear models are fitted. For other models, use `post_shift` or `thresholded` with a
+    `model`, and `safety:` in the file. The thresholds are then certified on rows that the model is
+    not fitted to.
 
     If no candidate is expected to pass, the one with the smallest bound is returned. The solution
     then reports that bound, its goal, and how many rows would be enough; the test decides.
