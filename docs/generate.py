@@ -176,9 +176,8 @@ def algorithms() -> str:
             "[all algorithms have](yaml.md#algorithm).\n"
         ),
     ]
-    for each in BUILT_IN_ALGORITHMS:
-        parts.append(_preset(each) if each.preset else _algorithm(each))
-    return "\n".join(parts)
+    described = (_preset(each) if each.preset else _algorithm(each) for each in BUILT_IN_ALGORITHMS)
+    return "\n".join([*parts, *described])
 
 
 def _preset(algorithm: Any) -> str:

@@ -135,8 +135,8 @@ class SafetySpec(base.Spec):
         "betting",
         "bootstrap",
     ] = "auto"
-    """The confidence bound; `auto` selects one that suits the rates. `student_t` and `bootstrap` are
-    approximate.
+    """The confidence bound; `auto` selects one that suits the rates. `student_t` and `bootstrap`
+    are approximate.
     """
     fraction: Probability = DEFAULT_FRACTION
     """Fraction of the training rows to hold out for the test, or a name of the sweep."""
@@ -160,9 +160,10 @@ class SafetySpec(base.Spec):
     just satisfies the constraints usually fails.
     """
     guarantee: Literal["each", "joint"] = "each"
-    """What delta bounds, for the whole file. `each`: the probability that a model passes although it
-    violates a constraint, for each algorithm and variant by itself. `joint`: the probability that
-    any of them does; delta is divided among them. Use `joint` to choose among models that passed.
+    """What delta bounds, for the whole file. `each`: the probability that a model passes although
+    it violates a constraint, for each algorithm and variant by itself. `joint`: the probability
+    that any of them does; delta is divided among them. Use `joint` to choose among models that
+    passed.
     """
 
 
