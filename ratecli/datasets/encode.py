@@ -119,11 +119,6 @@ class NumericBlock:
         more = (f"{self.column}={MISSING_CATEGORY}",) if self.missing else ()
         return (self.column, *more)
 
-    @property
-    def levels_or_number(self) -> int:
-        """What `ColumnLayout.levels` says of this column."""
-        return NUMBER_OR_MISSING if self.missing else NUMBER
-
     def entries(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return, for each row, which of the features may be nonzero, and its value.
 
@@ -155,11 +150,6 @@ class OneHotBlock:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(f"{self.column}={level}" for level in self.levels)
-
-    @property
-    def levels_or_number(self) -> int:
-        """What `ColumnLayout.levels` says of this column."""
-        return len(self.levels)
 
     def entries(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the position of each row's level (0 if unknown), and 1 if it is known, else 0."""
@@ -262,7 +252,13 @@ class Encoder:
         """Return which features make up each column; ready-made features are numbers."""
         if not self.blocks or self.kernel:
             return ColumnLayout.numbers(len(self.names))
-        return ColumnLayout(np.array([block.levels_or_number for block in self.blocks], np.intp))
+        kinds = [
+            len(block.levels)
+            if isinstance(block, OneHotBlock)
+            else (NUMBER_OR_MISSING if block.missing else NUMBER)
+            for block in self.blocks
+        ]
+        return ColumnLayout(np.array(kinds, np.intp))
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values from which `from_json` restores the encoder.
@@ -457,7 +453,12 @@ def columns_as_known(
         they had text, E407 for infinite values.
     """
     there = list(names) or [str(name) for name in frame.columns]
-    faults = _missing_columns([name for name in kinds if name not in frame], there)
+    faults, missing = list[Diagnostic](), [name for name in kinds if name not in frame]
+    if missing:
+        listed = ", ".join(f"'{name}'" for name in missing)
+        what = "there is no column" if len(missing) == 1 else "there are no columns"
+        hint = did_you_mean(missing[0], there, "columns")
+        faults.append(Diagnostic("E205", f"{what} {listed}, which the model needs", hint))
     columns = dict[str, Any]()
     for name, kind in kinds.items():
         if name not in frame:
@@ -476,20 +477,6 @@ def columns_as_known(
     if faults:
         raise FaultError(faults)
     return pd.DataFrame(columns, frame.index)
-
-
-def _missing_columns(missing: Sequence[str], there: Collection[str]) -> list[Diagnostic]:
-    """Return an E205 for each missing column with a similar name, and one for all others."""
-    hints = {name: did_you_mean(name, there, "columns") for name in missing}
-    near = [name for name, hint in hints.items() if hint.startswith("did you mean")]
-    others = [name for name in missing if name not in near]
-    found = list[Diagnostic]()
-    for group in (*([name] for name in near), *([others] if others else [])):
-        listed = ", ".join(f"'{name}'" for name in group)
-        what = "there is no column" if len(group) == 1 else "there are no columns"
-        message = f"{what} {listed}, which the model needs"
-        found.append(Diagnostic("E205", message, hints[group[0]]))
-    return found
 
 
 def _parse_numbers(

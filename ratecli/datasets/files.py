@@ -16,7 +16,6 @@ import hashlib
 import io
 import os
 import re
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -40,8 +39,6 @@ MAX_BYTES = 2**28
 """Maximum size in bytes of a download, and of a file in an archive, if none is stated."""
 RETRIES, RETRY_SECONDS, TIMEOUT = 2, 1.0, 30
 """How often a failed request is repeated, the first pause, and the seconds without an answer."""
-WINDOW, MIN_BYTES_PER_WINDOW = 60.0, 2**16
-"""Seconds, and the fewest bytes that must arrive in them: a slower download is given up."""
 CHUNK = 2**14
 
 
@@ -229,14 +226,11 @@ def _fetch(
 
 def _read(file: RemoteFile, location: str, limit: int, progress: DownloadProgress | None) -> bytes:
     """Return what a path or an address holds; raise OSError or ValueError if that fails."""
-    content, start = bytearray(), time.monotonic()
-    for chunk in _download(location) if "://" in location else _copy(Path(location)):
+    content = bytearray()
+    for chunk in _download(location) if "://" in location else [Path(location).read_bytes()]:
         content += chunk
         if len(content) > limit:
             raise ValueError(f"it is over {limit:,} bytes")
-        windows = (time.monotonic() - start) / WINDOW
-        if windows > 1 and len(content) < windows * MIN_BYTES_PER_WINDOW:
-            raise ValueError(f"too slow: under {MIN_BYTES_PER_WINDOW:,} bytes in {WINDOW:g} s")
         if progress is not None:
             progress(file.name, len(content), file.size or None)
     return bytes(content)
@@ -261,11 +255,6 @@ def _store(file: RemoteFile, location: str, content: bytes, path: Path) -> None:
         raise FaultError(Diagnostic("E402", message, hint)) from error
 
 
-def _copy(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as opened:
-        yield from iter(lambda: opened.read(CHUNK), b"")
-
-
 def _download(url: str) -> Iterator[bytes]:
     import requests  # noqa: PLC0415  (only a download needs it)
     from urllib3 import Retry  # noqa: PLC0415
@@ -278,9 +267,7 @@ def _download(url: str) -> Iterator[bytes]:
         with session.get(url, stream=True, timeout=TIMEOUT) as answer:
             answer.raise_for_status()
             try:
-                # what has arrived, not whole chunks, so that the caller notices slow downloads
-                while chunk := answer.raw.read1(CHUNK, decode_content=True):
-                    yield chunk
+                yield from iter(lambda: answer.raw.read1(CHUNK, decode_content=True), b"")
             except HTTPError as error:
                 raise OSError(str(error)) from error
 

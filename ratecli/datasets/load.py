@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,7 +38,7 @@ from ratecli.datasets.files import (
     stored_sha256,
 )
 from ratecli.datasets.logged import check_logged, episode_table
-from ratecli.datasets.scores import add_scores, digest_with_scores
+from ratecli.datasets.scores import add_scores
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
 from ratecli.datasets.tables import (
@@ -129,20 +129,18 @@ def load_entry_table(
     `deployed` is the column of a deployed model's decisions, which is not a feature.
     """
     if entry.source is None:
-        return add_scores(_load_own(entry, base, deployed), entry, base)
+        files = find_files(entry, base, deployed)
+        return add_scores(_load_own(entry, files, deployed), entry, files.scores)
     source, settled = registry.find_source(entry.source), registry.settle_options(entry)
-    paths = fetch_files(source, offline=offline)
-    given = files_from_options(entry, base)
-    sums = source_checksums(source)
+    paths, files = fetch_files(source, offline=offline), find_files(entry, base)
     raw = Raw(
-        paths=paths | given,
+        paths=paths | files.options,
         options=settled,
-        digest=_digest_without_scores(entry, base),
-        files=(*sums, *((path.name, sha256_of(path)) for path in given.values())),
+        digest=files.digest,
+        files=files.sums,
         logged=source.logged.get(settled["preparation"]),
     )
-    table = _run_preparation(source, settled["preparation"], raw)
-    return add_scores(table, entry, base)
+    return add_scores(_run_preparation(source, settled["preparation"], raw), entry, files.scores)
 
 
 @errors_at("source")
@@ -163,43 +161,32 @@ def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
     return table if plugin is None else replace(deepcopy(table))
 
 
-def table_digest(entry: DatasetSpec, base: Path, deployed: str | None = None) -> str:
-    """Return the digest of `load_entry_table`; files are hashed but not parsed."""
-    return digest_with_scores(_digest_without_scores(entry, base, deployed), entry, base)
-
-
-def _digest_without_scores(entry: DatasetSpec, base: Path, deployed: str | None = None) -> str:
-    if entry.source is None:
-        return find_own_files(entry, base, deployed).digest
-    source, settled = registry.find_source(entry.source), registry.settle_options(entry)
-    given = {key: sha256_of(path) for key, path in files_from_options(entry, base).items()}
-    return registry.source_digest(source, settled | given, source_checksums(source))
-
-
-def files_from_options(entry: DatasetSpec, base: Path) -> dict[str, Path]:
-    """Return the user's files that source options name, by option; raise E405 if one is missing."""
-    paths = {}
-    for key in registry.find_source(str(entry.source)).file_options:
-        given = getattr(entry, key, None)
-        if given is not None:
-            with errors_at(key), read_errors(given):
-                paths[key] = find_user_file(given, base)
-                sha256_of(paths[key])
-    return paths
-
-
 @dataclass(frozen=True)
-class OwnFiles:
-    """The files of a user's table, in order, their SHA-256 sums, and the digest of the table."""
+class EntryFiles:
+    """The files of an entry of `datasets:`, and the digest of the table that is made of them.
 
-    files: tuple[TableFile, ...]
-    sums: tuple[str, ...]
+    Attributes
+    ----------
+    own
+        The user's table, in order; empty for a source.
+    options, scores
+        The user's files that options of a source name, and those of scores, by name.
+    sums
+        The name and SHA-256 of each file, for the records of trials.
+    digest
+        Identifies the table. Files are hashed for it, but not parsed.
+    """
+
+    own: tuple[TableFile, ...]
+    options: dict[str, Path]
+    scores: dict[str, Path]
+    sums: tuple[tuple[str, str], ...]
     digest: str
 
     @cached_property
     def names(self) -> list[str]:
-        """The column names; raise E404 if a file has other columns than the first."""
-        first, *others = self.files
+        """The column names of `own`; raise E404 if a file has other columns than the first."""
+        first, *others = self.own
         names = first.names()
         for file in others:
             found = file.names()
@@ -210,21 +197,63 @@ class OwnFiles:
                 raise not_a_table_error(file.path, reason, hint)
         return names
 
-    @property
-    def named_sums(self) -> tuple[tuple[str, str], ...]:
-        """The name and SHA-256 of each file, for the records of trials."""
-        return tuple((file.path.name, sha) for file, sha in zip(self.files, self.sums, strict=True))
 
-
-@errors_at("path")
-def find_own_files(entry: DatasetSpec, base: Path, deployed: str | None = None) -> OwnFiles:
-    """Return the file that an entry names; if it is streamed, also all tables of a folder, by name.
+def find_files(entry: DatasetSpec, base: Path, deployed: str | None = None) -> EntryFiles:
+    """Return the files of an entry; those of a source itself need not be there yet.
 
     Raises
     ------
     FaultError
-        E405 if there is none, E404 if its format is unknown, E403 if its SHA-256 is not the stated
-        one.
+        E405 if one of the user's files is missing, E404 if its format is unknown, E403 if its
+        SHA-256 is not the stated one.
+    """
+    own, options = tuple[TableFile, ...](), dict[str, Path]()
+    if entry.source is None:
+        own, sums, digest = _find_own_files(entry, base, deployed)
+    else:
+        source = registry.find_source(entry.source)
+        given = {key: getattr(entry, key, None) for key in source.file_options}
+        options = _user_files(given, base)
+        settled = registry.settle_options(entry) | _sha256_of_each(options)
+        sums = source_checksums(source)
+        digest = registry.source_digest(source, settled, sums)
+        sums += tuple((path.name, sha256_of(path)) for path in options.values())
+    scores = _user_files(entry.score_files, base, "scores")
+    if entry.scores:
+        files = [*_sha256_of_each(scores).items()]
+        content = {"table": digest, "columns": entry.score_columns, "files": files}
+        digest = registry.json_sha256(content)
+        sums += tuple((path.name, sha256_of(path)) for path in scores.values())
+    return EntryFiles(own, options, scores, sums, digest)
+
+
+def table_digest(entry: DatasetSpec, base: Path, deployed: str | None = None) -> str:
+    """Return the digest of `load_entry_table`; files are hashed but not parsed."""
+    return find_files(entry, base, deployed).digest
+
+
+def _user_files(given: Mapping[str, str | None], base: Path, *loc: str) -> dict[str, Path]:
+    """Return the user's files by name, except where there is none; E405 if one is missing."""
+    paths = {}
+    for name, file in given.items():
+        if file is not None:
+            with errors_at(*loc, name), read_errors(file):
+                paths[name] = find_user_file(file, base)
+                sha256_of(paths[name])
+    return paths
+
+
+def _sha256_of_each(paths: Mapping[str, Path]) -> dict[str, str]:
+    return {name: sha256_of(path) for name, path in paths.items()}
+
+
+@errors_at("path")
+def _find_own_files(
+    entry: DatasetSpec, base: Path, deployed: str | None
+) -> tuple[tuple[TableFile, ...], tuple[tuple[str, str], ...], str]:
+    """Return the file of an entry, its name and SHA-256, and the digest of its table.
+
+    If it is streamed, the files may be all tables of a folder, by name.
     """
     given = str(entry.path)
     path = resolve_user_path(given, base)
@@ -243,8 +272,8 @@ def find_own_files(entry: DatasetSpec, base: Path, deployed: str | None = None) 
     options = entry.model_dump(mode="json", exclude_none=True, exclude=_NOT_THE_TABLE)
     content |= {"reading": READING_VERSION, "options": options}
     content |= {"others": [entry.division.column, deployed]}
-    digest = registry.json_sha256(content)
-    return OwnFiles(files, sums, digest)
+    named = tuple((each.name, sha256) for each, sha256 in zip(paths, sums, strict=True))
+    return files, named, registry.json_sha256(content)
 
 
 def _checksums(entry: DatasetSpec, paths: Sequence[Path]) -> tuple[str, ...]:
@@ -262,11 +291,10 @@ def _checksums(entry: DatasetSpec, paths: Sequence[Path]) -> tuple[str, ...]:
     return sums
 
 
-def _load_own(entry: DatasetSpec, base: Path, deployed: str | None) -> Table:
-    own, form = find_own_files(entry, base, deployed), TextFormat.of_spec(entry)
-    categorical = entry.categorical or ()
+def _load_own(entry: DatasetSpec, files: EntryFiles, deployed: str | None) -> Table:
+    form, categorical = TextFormat.of_spec(entry), entry.categorical or ()
     with errors_at("path"):
-        frame = read_own_table(own.files[0], categorical)
+        frame = read_own_table(files.own[0], categorical)
     features = feature_names(entry, [str(name) for name in frame.columns], deployed)
     for name in entry.number_columns:
         if name in frame and is_text(frame[name]):
@@ -284,15 +312,15 @@ def _load_own(entry: DatasetSpec, base: Path, deployed: str | None) -> Table:
     elif entry.label is not None:
         label = read_label(frame[entry.label], entry.label, entry.positive)
     if entry.logged is not None and entry.logged.episode:
-        return episode_table(frame, features, entry.logged, digest=own.digest, files=own.named_sums)
+        return episode_table(frame, features, entry.logged, digest=files.digest, files=files.sums)
     return Table(
         frame=frame,
         features=features,
         label=label,
         label_range=label_range,
         weight=None if entry.weight is None else _read_weight(frame[entry.weight]),
-        digest=own.digest,
-        files=own.named_sums,
+        digest=files.digest,
+        files=files.sums,
         missing=means,
         logged=entry.logged,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from ratecli.config.dataset import DatasetSpec
 from ratecli.datasets.columns import as_float_array, is_text, read_numbers, value_key
-from ratecli.datasets.files import find_user_file, read_errors, sha256_of
-from ratecli.datasets.registry import json_sha256
 from ratecli.datasets.table import Table
 from ratecli.datasets.tables import FORMAT_BY_SUFFIX, TableFile, read_own_table
 from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_at
@@ -172,43 +170,15 @@ MODEL_SUFFIXES = (".json", ".onnx", ".skops")
 """Suffixes of other files with models."""
 
 
-def digest_with_scores(digest: str, entry: DatasetSpec, base: Path) -> str:
-    """Return the digest of a table with its scores, given the one without; files are only hashed.
+def add_scores(table: Table, entry: DatasetSpec, files: Mapping[str, Path]) -> Table:
+    """Return the table with a column for each score of a file, given by name.
 
     Raises
     ------
     FaultError
-        E405 if a file is missing.
-    """
-    if not entry.scores:
-        return digest
-    sums = [(name, sha256) for name, _, sha256 in _files(entry, base)]
-    return json_sha256({"table": digest, "columns": entry.score_columns, "files": sums})
-
-
-def score_files(entry: DatasetSpec, base: Path) -> list[Path]:
-    """Return the files of scores and models; raise E405 if one is missing."""
-    return [path for _, path, _ in _files(entry, base)]
-
-
-def _files(entry: DatasetSpec, base: Path) -> Iterator[tuple[str, Path, str]]:
-    """Yield the name of each score with a file, the file, and its SHA-256."""
-    for name, given in entry.score_files.items():
-        if given is not None:
-            with errors_at("scores", name), read_errors(given):
-                path = find_user_file(given, base)
-                yield name, path, sha256_of(path)
-
-
-def add_scores(table: Table, entry: DatasetSpec, base: Path) -> Table:
-    """Return the table with a column for each score of a file.
-
-    Raises
-    ------
-    FaultError
-        E205 for a column that the table does not have, E404 and E405 for a file that cannot be
-        read, E407 for missing or infinite scores, E411 for text, for a file with another number of
-        rows, and for a column that has another role or exists already.
+        E205 for a column that the table does not have, E404 for a file that cannot be read, E407
+        for missing or infinite scores, E411 for text, for a file with another number of rows, and
+        for a column that has another role or exists already.
     """
     if not entry.scores:
         return table
@@ -217,8 +187,7 @@ def add_scores(table: Table, entry: DatasetSpec, base: Path) -> Table:
         with errors_at("scores", place):
             _check_column(name, names, {entry.label, entry.weight, *table.features})
             _read_scores(table.frame[name])
-    files = list(table.files)
-    for name, path, sha256 in _files(entry, base):
+    for name, path in files.items():
         with errors_at("scores", name):
             if name in names:
                 message = f"the table already has a column '{name}'"
@@ -226,13 +195,7 @@ def add_scores(table: Table, entry: DatasetSpec, base: Path) -> Table:
                 raise FaultError(Diagnostic("E411", message, hint))
             found = _read(path, name, table.frame, table.features)
             columns[name] = _read_scores(pd.Series(found, name=name))
-            files.append((path.name, sha256))
-    return replace(
-        table,
-        frame=table.frame.assign(**columns),
-        files=tuple(files),
-        digest=digest_with_scores(table.digest, entry, base),
-    )
+    return replace(table, frame=table.frame.assign(**columns))
 
 
 def _check_column(name: str, names: list[str], taken: set[str | None]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,11 +21,6 @@ from ratecli.rates.syntax import is_date
 SPLIT_NAMES = DATASET_PARTS
 _TEST = Fraction(1, 3)
 """Share of the test part by default."""
-PartSampler = Callable[
-    [NDArray[np.int64], Mapping[str, Fraction], NDArray[np.int64], np.random.Generator],
-    NDArray[np.str_],
-]
-"""Samples parts, like `sample_parts`."""
 
 
 def assign_split_parts(table: Table, spec: SplitSpec, rng: np.random.Generator) -> NDArray[np.str_]:
@@ -40,11 +36,11 @@ def assign_split_parts(table: Table, spec: SplitSpec, rng: np.random.Generator) 
 
 
 def split_rows(
-    table: Table, spec: SplitSpec, rng: np.random.Generator, sample: PartSampler | None = None
+    table: Table, spec: SplitSpec, rng: np.random.Generator, *, exact: bool = True
 ) -> NDArray[np.str_]:
     """Return the part of each row, like `assign_split_parts`; parts may be empty.
 
-    `sample` replaces `sample_parts`.
+    `exact` as in `sample_parts`.
     """
     if spec.by is not None:
         return _by_column(table, spec.by)
@@ -56,7 +52,7 @@ def split_rows(
         part, held = table.part.astype("<U10"), Fraction(str(spec.validation or 0))
         rows, shares = np.flatnonzero(part == "train"), {"train": 1 - held, "validation": held}
     strata = _strata(table, spec.stratify or ())
-    part[rows] = (sample or sample_parts)(rows, shares or part_shares(spec), strata, rng)
+    part[rows] = sample_parts(rows, shares or part_shares(spec), strata, rng, exact=exact)
     return part
 
 
@@ -179,13 +175,24 @@ def sample_parts(
     shares: Mapping[str, Fraction],
     strata: NDArray[np.int64],
     rng: np.random.Generator,
+    *,
+    exact: bool = True,
 ) -> NDArray[np.str_]:
-    """Sample parts for `rows`, within one row of each share in each stratum."""
-    part = np.empty(len(rows), dtype="<U10")
-    stratum = strata[rows]
+    """Sample parts for `rows`, within one row of each share in each stratum.
+
+    Unless `exact`, counts are rounded up or down at random, so that the shares of many tables
+    together are exact on average.
+    """
+    part, stratum = np.empty(len(rows), dtype="<U10"), strata[rows]
+    ends = np.cumsum([float(share) for share in shares.values()])
     for value in np.unique(stratum):
         members = rng.permutation(np.flatnonzero(stratum == value))
-        counts = apportion(len(members), list(shares.values()))
+        if exact:
+            counts: Any = apportion(len(members), list(shares.values()))
+        else:
+            upto = np.floor(len(members) * ends + rng.random()).astype(np.int64)
+            upto[-1] = len(members)
+            counts = np.diff(np.minimum(upto, len(members)), prepend=0)
         part[members] = np.repeat(list(shares), counts)
     return part
 

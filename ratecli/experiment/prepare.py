@@ -15,9 +15,8 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, read_experiment
 from ratecli.datasets import registry
 from ratecli.datasets.files import DownloadProgress, fetch_files, missing_source_files
-from ratecli.datasets.load import files_from_options, table_digest
+from ratecli.datasets.load import table_digest
 from ratecli.datasets.registry import logged_columns
-from ratecli.datasets.scores import score_files
 from ratecli.errors import Diagnostic, FaultError, errors_at, errors_under
 from ratecli.experiment.cases import Case
 from ratecli.experiment.checks.report import check_known_optima, check_splits
@@ -134,11 +133,7 @@ def list_missing_files(checked: PreparedExperiment) -> list[str]:
     entries, folder = checked.data.entries, checked.data.folder
 
     def check(_: str, entry: DatasetSpec) -> None:
-        if entry.source is not None:
-            files_from_options(entry, folder)
-            score_files(entry, folder)
-        else:
-            table_digest(entry, folder, checked.data.deployed)
+        table_digest(entry, folder, checked.data.deployed)
 
     _each_entry(entries, checked.document, check)
     names = [entry.source for entry in entries.values() if entry.source is not None]

@@ -13,7 +13,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +34,6 @@ from ratecli.datasets.split import (
     check_parts,
     impossible_split_error,
     missing_column_error,
-    sample_parts,
     split_rows,
 )
 from ratecli.datasets.table import Table
@@ -247,9 +245,8 @@ class CellTable:
         elif "" in of:
             label = np.append(self.table.label_of, np.nan)[of[""]]
         index = None if spec.by is not None else range(rows)
-        sample = sample_parts if total <= STRETCH else sample_parts_on_average
         stretch = Table(pd.DataFrame(columns, index), (), label, "")
-        part = split_rows(stretch, spec, self.generator(k), sample)
+        part = split_rows(stretch, spec, self.generator(k), exact=total <= STRETCH)
         found = np.select([part == name for name in SPLIT_NAMES], range(len(SPLIT_NAMES)))
         return found if spec.by is None else found[of[spec.by]]
 
@@ -257,24 +254,6 @@ class CellTable:
 def weight_position(table: StreamedTable) -> int | None:
     """Return the index of the weight among the numbers of a record; None if rows count alike."""
     return None if table.weight is None else table.store.places[table.weight]
-
-
-def sample_parts_on_average(
-    rows: CellIndices, shares: Mapping[str, Fraction], strata: CellIndices, rng: np.random.Generator
-) -> NDArray[np.str_]:
-    """Sample parts like `sample_parts`, but round shares of strata up or down at random.
-
-    So the shares of many stretches are exact on average.
-    """
-    ends = np.cumsum([float(share) for share in shares.values()])
-    found, stratum = np.empty(len(rows), dtype="<U10"), strata[rows]
-    for value in np.unique(stratum):
-        members = rng.permutation(np.flatnonzero(stratum == value))
-        upto = np.floor(len(members) * ends + rng.random()).astype(np.int64)
-        upto[-1] = len(members)
-        upto = np.minimum(upto, len(members))
-        found[members] = np.repeat(list(shares), np.diff(upto, prepend=0))
-    return found
 
 
 def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, Encoder]:

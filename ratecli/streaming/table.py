@@ -35,7 +35,7 @@ from ratecli.config.dataset import MISSING_TO_MEAN, DatasetSpec
 from ratecli.datasets import tables
 from ratecli.datasets.columns import FEW_LEVELS, ColumnFacts, read_label
 from ratecli.datasets.files import data_folder
-from ratecli.datasets.load import OwnFiles, feature_error, feature_names, find_own_files
+from ratecli.datasets.load import EntryFiles, feature_error, feature_names, find_files
 from ratecli.datasets.text_format import TextFormat, other_notation_error, spelled_numbers
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.files import staged_folder
@@ -189,7 +189,7 @@ def write_together(folder: Path, *names: str) -> Iterator[list[Path]]:
 
 
 def open_or_write_store(
-    own: OwnFiles, categorical: Sequence[str], progress: RecordProgress | None = None
+    files: EntryFiles, categorical: Sequence[str], progress: RecordProgress | None = None
 ) -> RecordStore:
     """Return the store of a table's files, writing it if needed.
 
@@ -198,32 +198,33 @@ def open_or_write_store(
     FaultError
         E404 if a file cannot be read as a table, E413 if records cannot be stored.
     """
-    first = own.files[0]
-    key = [RECORDS_VERSION, own.sums, first.kind, asdict(first.form), sorted(categorical)]
+    first = files.own[0]
+    sums = [sha256 for _, sha256 in files.sums]
+    key = [RECORDS_VERSION, sums, first.kind, asdict(first.form), sorted(categorical)]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
     folder = (data_folder() / "streamed" / digest).absolute()
     if (known := open_record_store(folder)) is not None:
         return known
     with write_together(folder, RECORDS_FILE, FACTS_FILE) as (records, facts):
-        found = _write_store(own, categorical, records, progress or (lambda *_: None))
+        found = _write_store(files, categorical, records, progress or (lambda *_: None))
         store = replace(found, folder=folder)
         facts.write_text(store.as_json(), "utf-8")
     return store
 
 
 def _write_store(
-    own: OwnFiles, categorical: Collection[str], path: Path, progress: RecordProgress
+    files: EntryFiles, categorical: Collection[str], path: Path, progress: RecordProgress
 ) -> RecordStore:
     """Write the records of a table, and return their store; raise E404 for broken files."""
-    first, names, texts = own.files[0], own.names, {*categorical}
-    counts = [file.rows() for file in own.files]
+    first, names, texts = files.own[0], files.names, {*categorical}
+    counts = [file.rows() for file in files.own]
     total = None if None in counts else sum(filter(None, counts))
     progress(0, total)
     written: RecordFormat | None = None
     while True:
         rows, scans = 0, [ColumnScan(first, name, asked=name in texts) for name in names]
         with path.open("wb") as file:
-            for batch in chain.from_iterable(each.batches() for each in own.files):
+            for batch in chain.from_iterable(each.batches() for each in files.own):
                 pairs = zip(scans, batch.columns, strict=True)
                 values = {scan.facts.name: scan.add(array, rows) for scan, array in pairs}
                 written = written or RecordFormat.of([scan.facts for scan in scans])
@@ -388,15 +389,15 @@ class StreamedTable:
         FaultError
             E205, E403 to E407, E411 as for a table in memory, E413 if records cannot be stored.
         """
-        own = find_own_files(entry, base, deployed)
+        files = find_files(entry, base, deployed)
         with errors_at("path"):
-            names = own.names
+            names = files.names
         self.label, self.weight = entry.label, entry.weight
         self.features = feature_names(entry, names, deployed)
         with errors_at("path"):
-            self.store = open_or_write_store(own, entry.categorical or (), progress)
+            self.store = open_or_write_store(files, entry.categorical or (), progress)
         self.columns = {column.name: column for column in self.store.columns}
-        self.digest, self.files = own.digest, own.named_sums
+        self.digest, self.files = files.digest, files.sums
         self._check_columns(entry, slices)
         self.label_of = np.zeros(0)
         if entry.label is not None:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import hashlib
 import io
 import threading
-import time
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ class Answers:
     """A web server on this machine: `give` says what a path answers, `asked` counts requests."""
 
     def __init__(self) -> None:
-        self.given: dict[str, list[tuple[bytes, float]]] = {}
+        self.given: dict[str, list[bytes]] = {}
         self.asked: Counter[str] = Counter()
         answers = self
 
@@ -30,15 +30,9 @@ class Answers:
             def do_GET(self) -> None:
                 answers.asked[self.path] += 1
                 self.close_connection = True
-                queue = answers.given.get(self.path, [(b"HTTP/1.0 404 None\r\n\r\nnone", 0.0)])
-                answer, pause = queue.pop(0) if len(queue) > 1 else queue[0]
-                step = 1 if pause else len(answer)
-                for start in range(0, len(answer), step):
-                    try:
-                        self.wfile.write(answer[start : start + step])
-                    except OSError:  # nobody listens any more
-                        return
-                    time.sleep(pause)
+                queue = answers.given.get(self.path, [b"HTTP/1.0 404 None\r\n\r\nnone"])
+                with suppress(OSError):  # nobody listens any more
+                    self.wfile.write(queue.pop(0) if len(queue) > 1 else queue[0])
 
             def log_message(self, *args: object) -> None:
                 pass
@@ -47,9 +41,9 @@ class Answers:
         self.server.daemon_threads = False  # closing waits for them, and for their sockets
         self.address = f"http://127.0.0.1:{self.server.server_port}"
 
-    def give_raw(self, path: str, answer: bytes, *, pause: float = 0.0) -> str:
-        """Answer `path` (after what it was given before) with these bytes, a pause after each."""
-        self.given.setdefault(path, []).append((answer, pause))
+    def give_raw(self, path: str, answer: bytes) -> str:
+        """Answer `path` (after what it was given before) with these bytes."""
+        self.given.setdefault(path, []).append(answer)
         return self.address + path
 
     def give(self, path: str, body: bytes, *, status: int = 200, length: int | None = None) -> str:
@@ -187,22 +181,17 @@ def test_invalid_http_answers_are_errors(web: Answers, data: Path, head: bytes):
     assert web.asked["/t.csv"] == 1
 
 
-def test_public_address_is_used_if_the_mirror_is_slow_or_lacks_the_file(
-    web: Answers, data: Path, monkeypatch: pytest.MonkeyPatch
+def test_public_address_is_used_if_the_mirror_lacks_the_file(
+    web: Answers, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(files, "WINDOW", 0.5)
     monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/m/")
     toy = source(remote(web.give("/t.csv", CONTENT)))
-    for _ in range(2):
-        assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
-        (data / "toy" / "t.csv").unlink()
-        head = b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n"
-        web.give_raw("/m/toy/t.csv", head + CONTENT, pause=0.004)
-    assert list(web.asked.items()) == [("/m/toy/t.csv", 2), ("/t.csv", 2)]
+    path = files.fetch_files(toy)["t.csv"]
+    assert path.read_bytes() == CONTENT
+    assert list(web.asked.items()) == [("/m/toy/t.csv", 1), ("/t.csv", 1)]
+    path.unlink()
     del web.given["/t.csv"]
-    fault = refused(toy)
-    assert (fault.code, "too slow: under 65,536 bytes" in fault.message) == ("E402", True)
-    assert "404" in fault.message
+    assert "404" in refused(toy).message
 
 
 def test_request_is_repeated_after_errors_of_the_server(
