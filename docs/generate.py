@@ -17,8 +17,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ratecli.codes import CODES
 from ratecli.datasets.registry import list_sources
+from ratecli.diagnostic_codes import CODES
 from ratecli.experiment import registry
 from ratecli.plugins import OWN_PACKAGE
 

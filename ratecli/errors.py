@@ -1,4 +1,4 @@
-"""Diagnostics: all errors and warnings that ratecli reports. `codes` says what each code means.
+"""Diagnostics: all errors and warnings that ratecli reports; `diagnostic_codes` explains each code.
 
 The code that finds an error sets the location that it knows: `rates` the characters of a rule's
 text, `config`, `datasets` and `solvers` the path of keys to a value. `config.document` adds file

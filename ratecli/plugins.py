@@ -96,14 +96,14 @@ class Plugin:
 def plugins_by_name(kind: PluginKind) -> Mapping[str, tuple[Plugin, ...]]:
     """Return the installed plugins of a kind by name; several if packages claim the same name."""
     found: dict[str, tuple[Plugin, ...]] = {}
-    for each in installed_plugins_by_kind():
+    for each in installed_plugins():
         if each.kind == kind:
             found[each.name] = (*found.get(each.name, ()), each)
     return found
 
 
 @cache
-def installed_plugins_by_kind() -> tuple[Plugin, ...]:
+def installed_plugins() -> tuple[Plugin, ...]:
     """Return all installed plugins, without importing any; the result is cached."""
     return tuple(
         Plugin(kind, entry, entry.dist.name if entry.dist else "?")

@@ -37,10 +37,10 @@ from ratecli.experiment.plan import TrialSpec
 from ratecli.experiment.reading import ParsedRules, ProblemReader
 from ratecli.ledger.records import MeasuredValue
 from ratecli.models.base import Classifier, Features
-from ratecli.models.recent import fixed_features
+from ratecli.models.output_cache import fixed_features
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
-from ratecli.runner.problem import penalty, with_penalties
+from ratecli.runner.training_problem import penalty, with_penalties
 from ratecli.runner.trial import MeasuredSolution, Trial
 from ratecli.runner.workers import limit_to_one_thread
 from ratecli.sampling.encoding import Encoding

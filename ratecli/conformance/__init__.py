@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from ratecli.conformance.checks import CheckResult, OptimalityGap, PluginReport
+from ratecli.conformance.data_and_metrics import check_dataset, check_metric
 from ratecli.conformance.solvers import check_solver
-from ratecli.conformance.tables import check_dataset, check_metric
 from ratecli.datasets.source import Source
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.registry import load_plugin
-from ratecli.plugins import Plugin, PluginKind, installed_plugins_by_kind
+from ratecli.plugins import Plugin, PluginKind, installed_plugins
 from ratecli.rates.table import Composite, Rate
 from ratecli.solvers.base import Solver
 
@@ -75,7 +75,7 @@ def find_plugins(text: str) -> list[Plugin]:
     """
     if ":" in text:
         return [_plugin_at_path(text)]
-    plugins = installed_plugins_by_kind()
+    plugins = installed_plugins()
     named = [each for each in plugins if each.name == text] or [
         each for each in plugins if _normalize_name(each.package) == _normalize_name(text)
     ]

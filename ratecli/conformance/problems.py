@@ -24,7 +24,7 @@ from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Sample
 from ratecli.rates.scope import Scope
-from ratecli.runner.problem import training_problem
+from ratecli.runner.training_problem import training_problem
 from ratecli.sampling.rows import TrialData
 from ratecli.solvers.base import Solution, Solver
 from ratecli.solvers.hull.forms import RatePoints, RateProgram

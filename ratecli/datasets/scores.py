@@ -17,7 +17,7 @@ from ratecli.datasets.table import Table
 from ratecli.datasets.tables import FORMAT_BY_SUFFIX, TableFile, read_own_table
 from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_at
 from ratecli.models.base import Array, features_of_entries
-from ratecli.models.other_libraries import TEXT_TYPE, OnnxModel, StoredPipeline
+from ratecli.models.external_models import TEXT_TYPE, OnnxModel, StoredPipeline
 from ratecli.models.tree_formats.arrays import FileColumn, layout_of
 from ratecli.models.tree_formats.lightgbm import lightgbm_columns, read_lightgbm
 from ratecli.models.tree_formats.xgboost import cut_word, read_xgboost, xgboost_columns

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ratecli.codes import CODES
 from ratecli.datasets import registry as datasets
 from ratecli.datasets.sources import SOURCES
+from ratecli.diagnostic_codes import CODES
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.starters.options import goal_meanings
 from ratecli.ledger.records import STATUSES, VARIANTS
@@ -27,7 +27,7 @@ from ratecli.plugins import (
     Plugin,
     PluginKind,
     find_plugin,
-    installed_plugins_by_kind,
+    installed_plugins,
     plugins_by_name,
     unusable_plugin_warnings,
 )
@@ -330,7 +330,7 @@ def list_plugins() -> list[Row]:
             "object": plugin.entry.value,
             "state": _plugin_status(plugin),
         }
-        for plugin in installed_plugins_by_kind()
+        for plugin in installed_plugins()
     ]
 
 

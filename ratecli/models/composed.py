@@ -16,8 +16,8 @@ from scipy import sparse
 
 from ratecli.models.base import Array, Classifier, Features, append_columns, width_of
 from ratecli.models.linear import Linear, Threshold, ramp
+from ratecli.models.output_cache import class_probabilities, leading_features, mark_rows
 from ratecli.models.probabilities import ProbabilityModel
-from ratecli.models.recent import class_probabilities, leading_features, mark_rows
 from ratecli.rates.sample import make_read_only
 
 MIN_CHANCE = 1e-9

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier, Features, width_of
 from ratecli.models.composed import map_blocks, row_uniforms
+from ratecli.models.output_cache import class_probabilities
 from ratecli.models.probabilities import ProbabilityModel
-from ratecli.models.recent import class_probabilities
 from ratecli.models.trees import LEAF
 
 IntArray = NDArray[np.intp]

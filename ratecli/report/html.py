@@ -22,7 +22,7 @@ from ratecli.report.check.findings import Verdict
 from ratecli.report.groups import group_by, seed_groups
 from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.templates import note, render_template, to_yaml
-from ratecli.runner.warnings import end_warnings
+from ratecli.runner.end_warnings import end_warnings
 from ratecli.solvers.registry import all_algorithms
 
 MAX_WARNINGS = 100

@@ -35,9 +35,9 @@ from ratecli.ledger.records import (
 )
 from ratecli.ledger.store import LedgerStore, LedgerWriter, recover_ledger
 from ratecli.render import terminal_safe
+from ratecli.runner.end_warnings import end_warnings
 from ratecli.runner.executors import EXECUTOR_CODES, Executor, TrialPool, run_tasks
 from ratecli.runner.trial import run_trial
-from ratecli.runner.warnings import end_warnings
 
 LINE_SECONDS, TERMINAL_SECONDS = 2.0, 0.2
 """Minimum seconds between lines in a file and on a terminal, so that logs stay readable."""

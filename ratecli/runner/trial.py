@@ -31,13 +31,13 @@ from ratecli.ledger.records import (
     random_stream,
 )
 from ratecli.models.base import Classifier
-from ratecli.models.recent import fixed_features
+from ratecli.models.output_cache import fixed_features
 from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, objective_goal
 from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.table import OTHER
-from ratecli.runner.problem import (
+from ratecli.runner.training_problem import (
     Goals,
     goals_with_numbers,
     rate_leaves,

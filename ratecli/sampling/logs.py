@@ -18,9 +18,9 @@ from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Features
 from ratecli.models.layout import ColumnLayout
+from ratecli.models.output_cache import class_probabilities, take_rows
 from ratecli.models.policy import EpisodeLayout, Episodes
 from ratecli.models.probabilities import ProbabilityModel
-from ratecli.models.recent import class_probabilities, take_rows
 from ratecli.rates.expression import Leaf, to_text
 from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.sample import Floats, Logs, Mask, Sample

@@ -29,9 +29,9 @@ from ratecli.ledger.records import TrialResult, random_stream
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import all_outputs, append_memberships
 from ratecli.models.layout import ColumnLayout
+from ratecli.models.output_cache import fixed_features
 from ratecli.models.policy import EpisodeLayout, SoftmaxPolicy
 from ratecli.models.proxies import ProxyFilter
-from ratecli.models.recent import fixed_features
 from ratecli.models.storage import loads
 from ratecli.rates.expression import ALL_ROWS
 from ratecli.rates.matrix import Predictions

@@ -15,8 +15,8 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import append_memberships, hash_memberships
 from ratecli.models.layout import ColumnLayout
+from ratecli.models.output_cache import take_rows
 from ratecli.models.policy import EpisodeLayout
-from ratecli.models.recent import take_rows
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal, Shape, affine_pieces

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ratecli.codes import CODES
+from ratecli.diagnostic_codes import CODES
 from ratecli.errors import Diagnostic, FaultError
 
 TESTS = Path(__file__).parents[1]

@@ -29,7 +29,7 @@ from ratecli.rates.parser import parse_expression
 from ratecli.solvers import registry as solvers
 
 CACHES = (
-    plugins.installed_plugins_by_kind,
+    plugins.installed_plugins,
     solvers.all_algorithms,
     options.solver_class,
     sources.source_of_plugin,

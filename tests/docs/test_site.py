@@ -12,9 +12,9 @@ import pytest
 import typer.main
 
 from ratecli.cli.app import app
-from ratecli.codes import CODES
 from ratecli.config.experiment import json_schema
 from ratecli.datasets.registry import list_sources
+from ratecli.diagnostic_codes import CODES
 from ratecli.experiment.registry import list_functions, list_metrics
 from ratecli.experiment.schema import option_schemas
 from ratecli.files import LEDGER_FILE

@@ -8,7 +8,7 @@ from ratecli.experiment.explain import explain
 from ratecli.experiment.options import solver_class
 from ratecli.experiment.prepare import check_available, prepare
 from ratecli.models.storage import loads
-from ratecli.plugins import installed_plugins_by_kind
+from ratecli.plugins import installed_plugins
 from ratecli.solvers.registry import all_algorithms
 
 PACKAGE = '''
@@ -64,7 +64,7 @@ def folder(tmp_path, monkeypatch):
     (info / "entry_points.txt").write_text(ENTRIES)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: yes-package\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(site)
-    caches = (installed_plugins_by_kind, all_algorithms, solver_class)
+    caches = (installed_plugins, all_algorithms, solver_class)
     for known in caches:
         known.cache_clear()
     yield tmp_path

@@ -9,7 +9,7 @@ import pytest
 
 from experiments import people, run_file, write
 from ratecli.experiment.prepare import prepare
-from ratecli.models.recent import take_rows
+from ratecli.models.output_cache import take_rows
 from ratecli.sampling.resampling import Holdout, SamplingSpec
 from ratecli.sampling.rows import load_trial_data, split_dataset
 

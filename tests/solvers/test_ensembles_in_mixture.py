@@ -11,8 +11,13 @@ from ratecli.errors import FaultError
 from ratecli.experiment.options import make_solver
 from ratecli.models.composed import CostSensitiveClassifier, append_memberships
 from ratecli.models.layout import ColumnLayout
+from ratecli.models.output_cache import (
+    class_probabilities,
+    fixed_features,
+    leading_features,
+    take_rows,
+)
 from ratecli.models.probabilities import FactoredModel
-from ratecli.models.recent import class_probabilities, fixed_features, leading_features, take_rows
 from ratecli.models.storage import dumps, load_probabilities, loads
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 from ratecli.rates.matrix import RowKinds

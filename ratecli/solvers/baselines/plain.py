@@ -10,7 +10,7 @@ import numpy as np
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import ProbabilityThreshold
 from ratecli.models.linear import LinearRegressor, Logistic, Threshold
-from ratecli.models.recent import array_digest, take_rows
+from ratecli.models.output_cache import array_digest, take_rows
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.baselines.solvers import Audit, PostShift, Thresholded, Unconstrained
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column

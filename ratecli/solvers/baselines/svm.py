@@ -10,7 +10,7 @@ from scipy import sparse
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.models.linear import RAMP_CORNER, Threshold
-from ratecli.models.recent import array_digest
+from ratecli.models.output_cache import array_digest
 from ratecli.rates.analysis import Goal, affine_pieces
 from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Solution, trace_row

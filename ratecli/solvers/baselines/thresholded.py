@@ -10,7 +10,7 @@ import numpy as np
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import CostSensitiveClassifier, ProbabilityThreshold
 from ratecli.models.linear import Threshold
-from ratecli.models.recent import take_rows
+from ratecli.models.output_cache import take_rows
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
 from ratecli.solvers.baselines.plain import fit_model
 from ratecli.solvers.baselines.solvers import PostShift, Thresholded

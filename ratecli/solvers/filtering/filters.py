@@ -17,8 +17,8 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import MixtureClassifier
 from ratecli.models.layout import ColumnLayout
+from ratecli.models.output_cache import class_probabilities
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
-from ratecli.models.recent import class_probabilities
 from ratecli.models.trees import LEAF
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.filtering.solvers import BalancedTree, GuessedGroup

@@ -15,7 +15,7 @@ from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold, extract_memberships
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
-from ratecli.models.recent import leading_features
+from ratecli.models.output_cache import leading_features
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.design_matrix import merge_equal_rows

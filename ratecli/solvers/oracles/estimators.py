@@ -31,8 +31,8 @@ from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier, ProbabilityThreshold
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Logistic, Threshold, logistic
+from ratecli.models.output_cache import array_digest
 from ratecli.models.probabilities import ProbabilityModel, SklearnModel, takes_sparse
-from ratecli.models.recent import array_digest
 from ratecli.models.storage import dumps, load_probabilities
 from ratecli.models.tree_formats.catboost import read_catboost
 from ratecli.models.tree_formats.lightgbm import read_lightgbm

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.linear import Threshold, logistic
-from ratecli.models.recent import array_digest
+from ratecli.models.output_cache import array_digest
 from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.design_matrix import add_ones_column, compact, row_blocks, scale_rows
 from ratecli.solvers.fit_cache import FitCache

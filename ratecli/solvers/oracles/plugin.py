@@ -21,8 +21,8 @@ from ratecli.models.composed import (
     append_memberships,
 )
 from ratecli.models.linear import Threshold
+from ratecli.models.output_cache import take_rows
 from ratecli.models.probabilities import FactoredModel, ProbabilityModel, SklearnModel
-from ratecli.models.recent import take_rows
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.sample import Mask
 from ratecli.solvers.oracles.base import FitRows, Oracle, OracleRows, as_linear_threshold

@@ -18,7 +18,7 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
-from ratecli.models.recent import take_rows
+from ratecli.models.output_cache import take_rows
 from ratecli.models.tree_formats.lightgbm import read_lightgbm
 from ratecli.models.trees import LEAF
 from ratecli.rates.matrix import RowKinds

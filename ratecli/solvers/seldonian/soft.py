@@ -12,7 +12,7 @@ from scipy.special import logit
 
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.models.base import Array
-from ratecli.models.recent import array_digest
+from ratecli.models.output_cache import array_digest
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.fit_cache import FitCache

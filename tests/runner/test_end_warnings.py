@@ -13,7 +13,7 @@ from ratecli.ledger.records import (
     PlannedTrial,
     TrialResult,
 )
-from ratecli.runner.warnings import end_warnings
+from ratecli.runner.end_warnings import end_warnings
 
 
 def result(key, train, test, variant="main"):

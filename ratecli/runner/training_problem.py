@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case, resolve_goals
-from ratecli.models.recent import take_rows
+from ratecli.models.output_cache import take_rows
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf
