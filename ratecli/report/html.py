@@ -18,7 +18,6 @@ from ratecli.report import answer, sheets
 from ratecli.report import sheet as st
 from ratecli.report.certificates import MAX_TREES, certificate_sheet, certificates_to_show
 from ratecli.report.check import expectations as ex
-from ratecli.report.check.findings import Verdict
 from ratecli.report.groups import group_by, seed_groups
 from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.templates import note, render_template, to_yaml
@@ -110,31 +109,24 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
 
 def render_joined(folders: Sequence[Path], place: Path) -> str:
     """Render the page; `place` is the path it will have."""
-    experiments: list[st.SheetRow] = []
-    compared: list[tuple[st.SheetCell, ex.ExpectedFinding]] = []
+    rows: list[st.SheetRow] = []
     statuses: Counter[str] = Counter()
+    findings: list[ex.ExpectedFinding] = []
     for folder in dict.fromkeys(folders):
         ledger, error = _read_results(folder)
-        name = str(ledger.experiment.get("name") or folder.name)
         link = ""
         if (folder / REPORT).is_file():
             relative = os.path.relpath((folder / REPORT).resolve(), place.parent.resolve())
             link = quote(Path(relative).as_posix())
-        cell = st.SheetCell(name, link=link)
-        experiments.append(_experiment_row(cell, ledger, error))
-        compared += [(cell, each) for each in ex.compare_expectations(ledger)]
+        name = str(ledger.experiment.get("name") or folder.name)
+        rows.append(_experiment_row(st.SheetCell(name, link=link), ledger, error))
         statuses.update(map(ledger.status, ledger.plan))
-    compared.sort(key=lambda row: list(Verdict).index(row[1].verdict))
+        findings += ex.compare_expectations(ledger)
     return render_template(
         "joined.html.j2",
-        experiments=st.make_sheet("Experiments", experiments, note("experiments")),
+        experiments=st.make_sheet("Experiments", rows, note("experiments")),
         outcome=st.count_by_status(statuses),
-        verdicts=ex.count_verdicts(each for _, each in compared),
-        figures=st.make_sheet(
-            "Expected and measured values",
-            [_figure_row(*row) for row in compared],
-            note("expectations"),
-        ),
+        verdicts=ex.count_verdicts(findings),
     )
 
 
@@ -162,15 +154,4 @@ def _experiment_row(name: st.SheetCell, ledger: Ledger, error: st.SheetCell | No
         ("ended", error or st.status_cell(Counter(map(ledger.status, ledger.plan)))),
         ("satisfied on test", st.satisfied_cell(seed_groups(ledger.algorithms), "test")),
         ("expected numbers", st.SheetCell(counted, tone=tone)),
-    ]
-
-
-def _figure_row(name: st.SheetCell, result: ex.ExpectedFinding) -> st.SheetRow:
-    """Return the row of an expected figure."""
-    group, metric = result.group, result.entry.metric
-    about = [f"{metric} of {group.name}", st.format_point(group.point), result.entry.split]
-    return [
-        ("experiment", name),
-        ("figure", ", ".join(filter(None, about))),
-        *ex.comparison_cells(result),
     ]

@@ -151,42 +151,34 @@ def _reason(group: SeedGroup, measured: IntervalEstimate) -> str:
 
 def expectation_sheet(ledger: Ledger) -> st.Sheet:
     """Return the table of all comparisons, failed ones first."""
-    found = compare_expectations(ledger)
     names = st.identity_columns(ledger)
-    rows = [
-        [
-            *st.identity_cells(each.group, names),
-            ("split", each.entry.split),
-            ("metric", each.entry.metric),
-            *comparison_cells(each),
-        ]
-        for each in sorted(found, key=lambda each: each.verdict.good)  # failed ones first
-    ]
+    found = sorted(compare_expectations(ledger), key=lambda each: each.verdict.good)
+    rows = [_row(each, names) for each in found]
     return st.make_sheet("Expected and measured values", rows, note("expectations"))
 
 
-def comparison_cells(each: ExpectedFinding) -> st.SheetRow:
-    """Return the cells on the expected and the measured value, and on the verdict."""
+def _row(each: ExpectedFinding, names: Sequence[str]) -> st.SheetRow:
     entry, found, difference = each.entry, each.measured, each.difference
     ends, verdict = found.interval, each.verdict.text
     if each.verdict is Verdict.NOT_MEASURED:
         verdict += f": {each.detail}"
-    return [
-        ("expected", st.SheetCell(f"{SIGNS[entry.kind]}{each.figure:g}", each.figure)),
-        ("measured", "nan" * bool(found.nan) if found.mean is None else st.number_cell(found.mean)),
-        (
-            "95 % interval",
-            st.SheetCell(" to ".join(map(st.format_number, ends)), ends[0]) if ends else "",
-        ),
-        ("n", found.n),
-        (
-            "difference",
-            "" if difference is None else st.SheetCell(st.format_signed(difference), difference),
-        ),
-        ("verdict", st.SheetCell(verdict, tone=each.verdict.tone)),
-        ("within", entry.within),
-        ("source", entry.source),
-    ]
+    cells = {
+        "split": entry.split,
+        "metric": entry.metric,
+        "expected": st.SheetCell(f"{SIGNS[entry.kind]}{each.figure:g}", each.figure),
+        "measured": "nan" * bool(found.nan) if found.mean is None else st.number_cell(found.mean),
+        "95 % interval": st.SheetCell(" to ".join(map(st.format_number, ends)), ends[0])
+        if ends
+        else "",
+        "n": found.n,
+        "difference": ""
+        if difference is None
+        else st.SheetCell(st.format_signed(difference), difference),
+        "verdict": st.SheetCell(verdict, tone=each.verdict.tone),
+        "within": entry.within,
+        "source": entry.source,
+    }
+    return [*st.identity_cells(each.group, names), *cells.items()]  # a swept name may be `n`
 
 
 def count_verdicts(found: Iterable[Finding]) -> list[tuple[str, int, str]]:
