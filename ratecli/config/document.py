@@ -10,7 +10,14 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from ratecli.config.yaml import Entries, SourceText, Value, parse_yaml, read_source
+from ratecli.config.yaml import (
+    INVALID_CHARACTERS,
+    Entries,
+    SourceText,
+    Value,
+    parse_yaml,
+    read_source,
+)
 from ratecli.errors import Diagnostic, FaultError, Loc, SourceLocation, Span
 
 STEP_PATTERN = re.compile(r"[^.=\s]+")
@@ -160,6 +167,9 @@ def _python_value(data: Any, loc: Loc, names: Mapping[Loc, str]) -> Value:
 def _text_value(data: str | float | None, name: str) -> Value:
     """Return a scalar that was not read from a file: its text is a source called `name`."""
     text = data if isinstance(data, str) else repr(data)
+    if INVALID_CHARACTERS.search(text):
+        message = f"{name}: the text {text!a} contains a code that is not a character"
+        raise FaultError(Diagnostic("E005", message))
     return Value(data, SourceText(name, text), 0, len(text))
 
 
