@@ -34,7 +34,7 @@ from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import Case
 from ratecli.experiment.checks.rows import check_rows, row_id_warnings
 from ratecli.experiment.plan import TrialSpec
-from ratecli.experiment.reading import ParsedRules, ProblemReader
+from ratecli.experiment.reading import ProblemReader
 from ratecli.ledger.records import MeasuredValue
 from ratecli.models.base import Classifier, Features
 from ratecli.models.output_cache import fixed_features
@@ -51,8 +51,6 @@ from ratecli.solvers.oracles.choice import named_estimators
 from ratecli.solvers.oracles.model_names import SCORE_MODEL
 
 NO_DATA = ExperimentData((), Path())
-ROWS_IN_MEMORY = {ROWS_DATASET: DatasetSpec.model_construct()}
-"""The data sets of a problem about rows in memory."""
 MAX_FEATURE_MAGNITUDE = 1e30
 """Largest feature that may be used unscaled (liblinear's limit); its inverse is the smallest."""
 
@@ -161,14 +159,8 @@ def read_problem(
         {key: value for key, value in content.items() if value is not None}, names=places
     )
     problem = read_spec(Problem, document)
-    reading = ProblemReader(
-        problem,
-        document,
-        ParsedRules.of(problem),
-        ROWS_IN_MEMORY,
-        frozenset(ROWS_IN_MEMORY if numeric else ()),
-        {tuple(ROWS_IN_MEMORY): columns},
-    )
+    rows = DatasetSpec.model_construct(target="number" if numeric else "classes")
+    reading = ProblemReader(problem, document, {ROWS_DATASET: rows}, {(ROWS_DATASET,): columns})
     case, *others = reading.cases()
     return ReadProblem(
         reading, case, tuple(others), {name: name for name in rules} if named else rules

@@ -13,6 +13,7 @@ from ratecli.datasets.table import Table
 from ratecli.experiment.cases import Case, references
 from ratecli.experiment.checks.report import find_frontier, plots_of
 from ratecli.experiment.prepare import PreparedExperiment
+from ratecli.experiment.reading import rule_trees
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.plugins import find_plugin
@@ -85,8 +86,8 @@ def used_plugins(prepared: PreparedExperiment) -> list[dict[str, str]]:
     sources = dict.fromkeys(entry.source for entry in experiment.datasets.values())
     plugins += [registry.providing_plugin(registry.find_source(each)) for each in sources if each]
     if plugin_metric_names():
-        trees = prepared.rules.trees()
-        names = set[str]().union(*(plugins_used_in(tree, swept) for tree in trees))
+        used = (plugins_used_in(tree, swept) for tree in rule_trees(experiment))
+        names = set[str]().union(*used)
         plugins += [find_plugin("metric", name) for name in sorted(names)]
     return [
         {"kind": each.kind, "name": each.name, "package": each.package, "version": each.version}

@@ -30,7 +30,7 @@ from ratecli.experiment.checks.rows import (
 )
 from ratecli.experiment.filter_stage import filter_goal_loc, filter_stage_cases
 from ratecli.experiment.plan import Plan, make_plan
-from ratecli.experiment.reading import DatasetNames, ParsedRules, ProblemReader
+from ratecli.experiment.reading import DatasetNames, ProblemReader
 from ratecli.files import shell_command
 from ratecli.rates.expression import Slice
 from ratecli.sampling.deployed import load_deployed_model
@@ -50,14 +50,11 @@ from ratecli.solvers.oracles.choice import check_probability_classifier, check_r
 class PreparedExperiment:
     """An experiment that was read, checked against its data, and planned.
 
-    The plan is empty as long as the data was not read. `numeric` are the data sets whose labels are
-    numbers.
+    The plan is empty as long as the data was not read.
     """
 
     experiment: Experiment
     document: Document
-    rules: ParsedRules
-    numeric: frozenset[str]
     data: ExperimentData
     cases: tuple[Case, ...]
     warnings: tuple[Diagnostic, ...]
@@ -95,17 +92,14 @@ def check_document(document: Document, *, refuse: bool = True) -> PreparedExperi
     experiment = read_experiment(document)
     entries = experiment.datasets
     _each_entry(entries, document, lambda _, entry: _check_entry(entry))
-    ranges = {name: registry.label_range(entry) for name, entry in entries.items()}
-    numeric = frozenset(name for name, limits in ranges.items() if limits is not None)
     defaults: dict[str, Any] = {}
-    if len(numeric) == len(entries):
+    if all(registry.label_range(entry) is not None for entry in entries.values()):
         defaults = {"objective": "mse", "metrics": {"mse": "mse"}}
     elif any(columns and columns.episode for columns in map(logged_columns, entries.values())):
         defaults = {"metrics": {}}
     absent = {key: value for key, value in defaults.items() if key not in document.data}
     experiment = experiment.model_copy(update=absent)
-    rules = ParsedRules.of(experiment)
-    reader = ProblemReader(experiment, document, rules, entries, numeric)
+    reader = ProblemReader(experiment, document, entries)
     cases = reader.cases(refuse=refuse)
     column = experiment.deployed.column if experiment.deployed else None
     word = experiment.deployed.positive if experiment.deployed else None
@@ -117,9 +111,7 @@ def check_document(document: Document, *, refuse: bool = True) -> PreparedExperi
     reader.add(check_known_optima(experiment, cases, data))
     model = load_deployed_model(experiment, document, data.folder)
     warnings = reader.finish()
-    return PreparedExperiment(
-        experiment, document, rules, numeric, data, tuple(cases), warnings, model
-    )
+    return PreparedExperiment(experiment, document, data, tuple(cases), warnings, model)
 
 
 def list_missing_files(checked: PreparedExperiment) -> list[str]:
@@ -232,9 +224,7 @@ def _check_with_data(
     )
     pools = dict.fromkeys(case.datasets for case in prepared.cases)
     columns = {pool: slice_columns(data.only(pool)) for pool in pools}
-    reader = ProblemReader(
-        experiment, document, prepared.rules, experiment.datasets, prepared.numeric, columns
-    )
+    reader = ProblemReader(experiment, document, experiment.datasets, columns)
     cases = reader.cases(refuse=refuse)
     used = {case.datasets for case in cases if not case.sampling.score}
     reader.add(check_row_ids(data, set(chain.from_iterable(used))))

@@ -12,9 +12,10 @@ error.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from itertools import chain
 from typing import TypeVar
 
@@ -23,7 +24,7 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, Goals, Problem
 from ratecli.config.sweep import DATASET_AXIS, SweepPoint, sweep_points
 from ratecli.config.training import FILTER, AlgorithmSpec
-from ratecli.datasets.registry import logged_columns, true_returns
+from ratecli.datasets.registry import label_range, logged_columns, true_returns
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import Case, measured_rates, replace_of
 from ratecli.experiment.checks.goals import (
@@ -53,7 +54,7 @@ from ratecli.rates.functions import Interval
 from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
 from ratecli.rates.scope import Conditions, LoggedRanges, Scope, check_condition
-from ratecli.rates.syntax import Condition, Relation, SyntaxNode
+from ratecli.rates.syntax import Condition, SyntaxNode
 from ratecli.sampling.slice_columns import SliceColumns
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import DEFAULT_LEVEL, MarginSpec
@@ -68,66 +69,14 @@ DatasetNames = tuple[str, ...]
 """The names of data sets whose rows are pooled."""
 
 
-@dataclass(frozen=True)
-class ParsedRules:
-    """The rules of a file, parsed once.
+_parsed_value, _parsed_rule = cache(parse_expression), cache(parse_constraint)
 
-    Attributes
-    ----------
-    values
-        Objective and metrics, by location.
-    constraints
-        Constraints, by location.
-    groups
-        The conditions of groups, by location.
-    faults
-        Errors of the texts that cannot be parsed.
-    """
 
-    values: Mapping[Loc, SyntaxNode]
-    constraints: Mapping[Loc, Relation]
-    groups: Mapping[Loc, Conditions]
-    faults: tuple[Diagnostic, ...]
-
-    @classmethod
-    def of(cls, goals: Goals) -> ParsedRules:
-        faults: list[Diagnostic] = []
-
-        def parsed(texts: Mapping[Loc, str], parse: Callable[[str], T]) -> dict[Loc, T]:
-            found = {}
-            for loc, text in texts.items():
-                try:
-                    found[loc] = parse(text)
-                except FaultError as error:
-                    faults.extend(fault.under(*loc) for fault in error.faults)
-            return found
-
-        values: dict[Loc, str] = {OBJECTIVE_LOC: goals.objective}
-        values |= {("metrics", name): text for name, text in goals.metrics.items()}
-        rules: dict[Loc, str] = {
-            ("constraints", name): text for name, text in goals.constraints.items()
-        }
-        groups: dict[Loc, str] = {}
-        for name, group in goals.groups.items():
-            if isinstance(group, str):
-                groups["groups", name] = group
-            else:
-                groups |= {("groups", name, pool): text for pool, text in group.items()}
-        trees = parsed(values, parse_expression), parsed(rules, parse_constraint)
-        # define faulty groups, too: rules that name them would otherwise report a second error
-        conditions = dict.fromkeys(groups, ()) | parsed(groups, parse_conditions)
-        return cls(*trees, conditions, tuple(faults))
-
-    def group_loc(self, name: str, pool: DatasetNames) -> Loc:
-        """Return the location of a group's conditions for these data sets."""
-        loc: Loc = ("groups", name)
-        return loc if loc in self.groups else (*loc, pool[0])
-
-    def trees(self) -> Iterator[SyntaxNode]:
-        """Yield every expression, and each side of every constraint."""
-        yield from self.values.values()
-        for rule in self.constraints.values():
-            yield from rule.operands
+def rule_trees(goals: Goals) -> Iterator[SyntaxNode]:
+    """Yield the objective, every metric and each side of every constraint as written."""
+    yield from map(_parsed_value, (goals.objective, *goals.metrics.values()))
+    for text in goals.constraints.values():
+        yield from _parsed_rule(text).operands
 
 
 @dataclass
@@ -140,8 +89,6 @@ class ProblemReader:
         The text that the problem was read from, which gives diagnostics their places.
     datasets
         The data sets by name.
-    numeric
-        The data sets whose labels are numbers.
     columns
         The columns of each pool of data sets; None if no data was read.
     scopes
@@ -154,9 +101,7 @@ class ProblemReader:
 
     problem: Problem
     document: Document
-    rules: ParsedRules
     datasets: Mapping[str, DatasetSpec]
-    numeric: frozenset[str] = frozenset()
     columns: Mapping[DatasetNames, SliceColumns] | None = None
     scopes: dict[DatasetNames, Scope] = field(default_factory=dict)
     faults: dict[Diagnostic, None] = field(default_factory=dict)
@@ -170,7 +115,6 @@ class ProblemReader:
         Without `refuse`, goals that an algorithm does not support (E308) are warnings, so that they
         can be explained.
         """
-        self.add(self.rules.faults)
         cases = [
             case
             for entry in self.problem.algorithms
@@ -178,7 +122,7 @@ class ProblemReader:
             for point in sweep_points(self.problem.sweep, entry.sweep)
             if (case := self._case(entry, point)) is not None
         ]
-        if not self.rules.faults:  # with a faulty group, a rule may always hold
+        if not self.faults:  # with a faulty group, a rule may always hold
             self.add(check_goal_ranges(cases, self.problem.constraints))
         self.add(self._unused_sweep_names())
         self.add(self._warn_of_direction())
@@ -210,11 +154,15 @@ class ProblemReader:
 
     def _warn_of_direction(self) -> Iterator[Diagnostic]:
         """Yield a W307 if larger values of the objective are better, as it is minimized."""
-        tree = self.rules.values.get(OBJECTIVE_LOC)
-        if tree is not None and direction(tree, self.problem.swept_numbers()) is Direction.HIGH:
-            text = _one_line(self.problem.objective)
+        text, swept = _one_line(self.problem.objective), self.problem.swept_numbers()
+        if not self.faults and direction(_parsed_value(text), swept) is Direction.HIGH:
             message = f"the objective is minimized, but higher values of '{text}' are better"
             yield Diagnostic("W307", message, f"write -({text})", loc=OBJECTIVE_LOC)
+
+    @cached_property
+    def numeric(self) -> frozenset[str]:
+        """The data sets whose labels are numbers."""
+        return frozenset(x for x, each in self.datasets.items() if label_range(each) is not None)
 
     def add(self, found: Iterable[Diagnostic]) -> None:
         """Collect diagnostics with locations in the file."""
@@ -277,14 +225,13 @@ class ProblemReader:
                 scope, values=known.values.get, columns=frozenset(known.values), count=count
             )
         groups, bins = dict[str, Conditions](), dict[str, Sequence[float]]()
-        for name in self.problem.groups:
-            loc = self.rules.group_loc(name, pool)
-            if loc in self.rules.groups:
-                # define the group even if its values are wrong, so that it is reported once
-                groups[name] = self.rules.groups[loc]
-                with self._resolving(loc, pool):
-                    for condition in Slice((), groups[name]).atoms:
-                        check_condition(condition, scope)
+        for name, group in self.problem.groups.items():
+            # define the group even if it is wrong, so that it is reported once
+            loc, groups[name] = self.group_loc(name, pool), ()
+            with self._resolving(loc, pool):
+                groups[name] = parse_conditions(group if isinstance(group, str) else group[pool[0]])
+                for condition in Slice((), groups[name]).atoms:
+                    check_condition(condition, scope)
         for name, cuts in self.problem.bins.items():
             pools = (self.columns or {}).values()
             if name in (scope.columns or ()) or not any(name in each.values for each in pools):
@@ -293,6 +240,11 @@ class ProblemReader:
                     check_condition(Condition(name, ">=", cuts), scope)
         labels = frozenset(each.label for each in self.problem.algorithms)
         return replace(scope, groups=groups, bins=bins, algorithms=labels)
+
+    def group_loc(self, name: str, pool: DatasetNames) -> Loc:
+        """Return the location of a group's conditions for these data sets."""
+        inside = () if isinstance(self.problem.groups[name], str) else (pool[0],)
+        return ("groups", name, *inside)
 
     def _logged_ranges(self, pool: DatasetNames) -> LoggedRanges | None:
         """Return the outcomes of the logged decisions of some data sets, None without any."""
@@ -434,8 +386,11 @@ class ProblemReader:
     def _values(self, at: EntryAtPoint, pool: DatasetNames) -> dict[str, Expression]:
         """Return the objective and the metrics that are defined at a sweep point, by name."""
         values = {}
-        for loc, tree in self.rules.values.items():
-            with self._resolving(loc, pool, needed=loc == OBJECTIVE_LOC):
+        metrics: dict[Loc, str] = {("metrics", x): text for x, text in self.problem.metrics.items()}
+        texts: dict[Loc, str] = {("objective",): self.problem.objective, **metrics}
+        for loc, text in texts.items():
+            with self._resolving(loc, pool, needed=loc not in metrics):
+                tree = _parsed_value(text)
                 values[str(loc[-1])] = rs.resolve(tree, at.scope)
                 self._warn_of_small_groups(loc, tree, at.scope)
         return values
@@ -443,14 +398,14 @@ class ProblemReader:
     def _constraints(self, at: EntryAtPoint, pool: DatasetNames, *, needed: bool) -> list[Goal]:
         """Return the constraints that are defined at a sweep point."""
         goals = []
-        for loc, rule in self.rules.constraints.items():
+        for name, written in self.problem.constraints.items():
+            loc = ("constraints", name)
             with self._resolving(loc, pool, needed=needed):
+                rule, text = _parsed_rule(written), _one_line(written)
                 parts = rs.constraint_differences(rule, at.scope)
                 known = tuple(ex.transform(part, replace_of) for part in parts)
                 for operand in rule.operands:
                     self._warn_of_small_groups(loc, operand, at.scope)
-                name = str(loc[-1])
-                text = _one_line(self.problem.constraints[name])
                 shaped = constraint_goal(name, text, known, rs.violation_expression(known))
                 goals.append(Goal(name, text, rs.violation_expression(parts), parts, shaped.shape))
         return goals

@@ -270,7 +270,7 @@ def _check_file_groups(
     for name, conditions in reading.scopes[pool].groups.items():
         where = Slice.of(set(), iter(conditions))
         for fault in _check_group_size(rows, where, f"the group '{name}'{of}"):
-            yield replace(fault, loc=reading.rules.group_loc(name, pool))
+            yield replace(fault, loc=reading.group_loc(name, pool))
 
 
 def _check_missing_groups(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
