@@ -288,11 +288,6 @@ def matching(pattern: re.Pattern[str]) -> dict[str, Any]:
     return {"type": "string", "pattern": f"^{pattern.pattern}$"}
 
 
-def any_of(*schemas: dict[str, Any]) -> WithJsonSchema:
-    """Return the annotation of a field that is described by one of several JSON schemas."""
-    return WithJsonSchema({"anyOf": list(schemas)})
-
-
 def as_tuple(value: object) -> object:
     """Return a single text as a list of it, anything else unchanged."""
     return (value,) if isinstance(value, str) else value

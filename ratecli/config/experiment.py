@@ -106,9 +106,7 @@ Bins = Annotated[
     MaxLen(MAX_BINS),
 ]
 Penalty = Annotated[
-    float | str,
-    BeforeValidator(validate_penalty),
-    base.any_of({"type": "number", "exclusiveMinimum": 0}, base.matching(PER_ROW_PATTERN)),
+    float | str, BeforeValidator(validate_penalty, json_schema_input_type=float | str)
 ]
 
 

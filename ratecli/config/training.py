@@ -70,16 +70,10 @@ def _parse_amount(value: object, units: dict[str, float], hint: str) -> float:
     return float(found[1]) * units[found[2]]
 
 
-def _amount_schema(units: dict[str, float]) -> WithJsonSchema:
-    pattern = rf"^[0-9.]+(?:[eE][-+]?[0-9]+)? ?({'|'.join(units)})$"
-    number = {"type": "number", "exclusiveMinimum": 0}
-    return base.any_of(number, {"type": "string", "pattern": pattern})
-
-
 DurationField = Annotated[
-    float, BeforeValidator(_validate_seconds), _amount_schema(SECONDS_PER_UNIT)
+    float, BeforeValidator(_validate_seconds, json_schema_input_type=float | str)
 ]
-MemoryField = Annotated[int, BeforeValidator(_validate_bytes), _amount_schema(BYTES_PER_UNIT)]
+MemoryField = Annotated[int, BeforeValidator(_validate_bytes, json_schema_input_type=int | str)]
 
 
 class LimitsSpec(base.Spec):
@@ -239,7 +233,10 @@ FilterAlgorithm = Annotated[
     ),
 ]
 TakeField = Annotated[
-    base.NameText, base.any_of({"enum": list(TAKE_CHOICES)}, base.matching(base.IDENTIFIER_PATTERN))
+    base.NameText,
+    WithJsonSchema(
+        {"anyOf": [{"enum": list(TAKE_CHOICES)}, base.matching(base.IDENTIFIER_PATTERN)]}
+    ),
 ]
 """One of `TAKE_CHOICES`, or a name of the sweep, which is checked once its values are known."""
 

@@ -181,31 +181,30 @@ def _describe_algorithm(row: Row) -> Row:
 
 def list_options() -> list[Row]:
     """Return the options of all algorithms, each with the algorithms that have it."""
-    return [{"name": name, "algorithms": list(rows)} for name, rows in _options().items()]
+    users: dict[str, list[str]] = {}
+    for row in _options():
+        users.setdefault(row["name"], []).append(row["algorithm"])
+    return [{"name": name, "algorithms": algorithms} for name, algorithms in users.items()]
 
 
-def _options() -> dict[str, dict[str, Row]]:
-    """Return the facts about each option of each algorithm that has it."""
+def _options() -> list[Row]:
+    """Return each option of each algorithm that can be used."""
     from ratecli.experiment import schema  # noqa: PLC0415  slow
     from ratecli.solvers.registry import all_algorithms  # noqa: PLC0415
 
-    found: dict[str, dict[str, Row]] = {}
+    found: list[Row] = []
     for algorithm in all_algorithms().values():
         with suppress(FaultError):  # `listing_warnings` reports plugins that cannot be used
-            for option in schema.algorithm_options(algorithm):
-                found.setdefault(option["name"], {})[algorithm.name] = option
+            options = schema.algorithm_options(algorithm)
+            found += ({"algorithm": algorithm.name, **option} for option in options)
     return found
 
 
 def _describe_option(row: Row) -> Row:
     """Return the type, default and meaning of an option for each algorithm."""
-    users = _options()[row["name"]].items()
-    return {
-        "options": [
-            {"algorithm": user, **{key: option[key] for key in FACTS_OF_SETTINGS}}
-            for user, option in users
-        ]
-    }
+    own = [option for option in _options() if option["name"] == row["name"]]
+    facts = ("algorithm", *FACTS_OF_SETTINGS)
+    return {"options": [{fact: option[fact] for fact in facts} for option in own]}
 
 
 def list_keys() -> list[Row]:
@@ -411,8 +410,8 @@ def _find_code(name: str) -> Row | None:
     code = CODES.get(name.upper())
     if code is None:
         return None
-    facts = {"name": code.code, "means": code.means, "help": code.help}
-    return facts | {"exit code": code.exit_code or "none of its own"}
+    exit_code = code.exit_code or "none of its own"
+    return {"name": code.code, "means": code.means, "help": code.help, "exit code": exit_code}
 
 
 KINDS = {
@@ -438,10 +437,7 @@ KINDS = {
     "keys": Kind("key", list_keys, find=_find_keys),
     "options": Kind("option", list_options, _describe_option),
     "models": Kind("model", list_models, _describe_model),
-    "goals": Kind(
-        "goal of `ratecli init`",
-        lambda: _rows(goal_meanings()),
-    ),
+    "goals": Kind("goal of `ratecli init`", lambda: _rows(goal_meanings())),
     "statuses": Kind("status of a trial", partial(_rows, STATUSES)),
     "variants": Kind("variant of a model", partial(_rows, VARIANTS)),
     "experiments": Kind("", list_experiments),
@@ -485,20 +481,17 @@ def describable_names() -> dict[str, str]:
     return found
 
 
-def _folded(name: str) -> str:
-    return name.casefold().replace("_", "")
-
-
 def suggest_names(name: str) -> str:
     """Return help for an unknown name: names that start with it, then the most similar ones."""
-    known, plain = describable_names(), _folded(name)
-    words = {_folded(word): word for word in known}
+
+    def folded(word: str) -> str:
+        return word.casefold().replace("_", "")
+
+    known, plain = describable_names(), folded(name)
+    words = {folded(word): f"'{word}' ({kind})" for word, kind in known.items()}
     begin = sorted(word for word in words if word.startswith(plain))
     near = difflib.get_close_matches(plain, words, n=MAX_SUGGESTIONS, cutoff=0.7)
-    listed = [
-        f"'{words[each]}' ({known[words[each]]})"
-        for each in list(dict.fromkeys([*begin, *near]))[:MAX_SUGGESTIONS]
-    ]
+    listed = [words[each] for each in dict.fromkeys([*begin, *near])][:MAX_SUGGESTIONS]
     hint = f"did you mean {' or '.join(listed)}? " if listed else ""
     kinds = ", ".join(listed for listed, kind in KINDS.items() if kind.what)
     listing = f"`ratecli ls KIND` lists {kinds}"
