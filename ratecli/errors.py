@@ -139,6 +139,14 @@ def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:
     return f"{hint}{what}: {listed}" if names else f"{hint}there are none here"
 
 
+def unknown_name(
+    code: str, what: str, name: object, known: Iterable[str], *loc: str | int, key: bool = False
+) -> Diagnostic:
+    """Return an error about a name that nothing of a kind has, with the closest known names."""
+    hint = did_you_mean(str(name), known, f"{what}s")
+    return Diagnostic(code, f"no {what} is called '{str(name)[:40]}'", hint, loc=loc, key=key)
+
+
 def drop_library_warnings() -> None:
     """Show no Python warning from now on: what a user must know is a diagnostic.
 

@@ -127,6 +127,8 @@ class EstimatedPropensity(base.Spec):
 
 
 KERNEL_FEATURES = "features: {kernel: ...}"
+IN_MEMORY_HINT = "remove it, or read the table into memory: stream: false"
+UNREAD_BY_EPISODES = ("label", "weight", "missing: mean", KERNEL_FEATURES)
 
 
 class KernelSpec(base.Spec):
@@ -339,31 +341,19 @@ class DatasetSpec(base.Spec):
         if numeric and self.label is None:
             message, hint = "'target: number' needs a label", "name its column: label: COLUMN"
             yield Diagnostic("E102", message, hint, loc=("target",), key=True)
-        if numeric and self.positive is not None:
-            yield _conflict("positive", "target: number", "remove one of them")
-        if not numeric and self.label_range is not None:
-            yield _conflict("label_range", "target: classes", "write 'target: number'")
-        numbers = "target: number" if numeric else None
-        in_memory = "remove it, or read the table into memory: stream: false"
-        not_streamed = {"scores": self.scores, "logged": self.logged, KERNEL_FEATURES: self.kernel}
-        kept = {"target: number": numbers, "levels": self.levels}
-        for key, value in {**kept, **not_streamed}.items():
-            if self.stream and value is not None:
-                yield _conflict(key, "stream", in_memory)
-            if self.logged is not None and value is not None and key in kept:
-                yield _conflict(key, "logged", "leave one of them out")
-        yield from self._unread_by_episodes()
-
-    def _unread_by_episodes(self) -> Iterator[Diagnostic]:
-        if self.logged is None or not self.logged.episode:
-            return
-        filled = self.missing if self.missing == "mean" else None
-        given: dict[str, object] = {"label": self.label, "weight": self.weight}
-        given["missing: mean"] = filled
-        given[KERNEL_FEATURES] = self.kernel
-        for key, value in given.items():
-            if value is not None:
-                yield _conflict(key, "logged: {episode: ...}", "leave one of them out")
+        given = {key: getattr(self, key) is not None for key in type(self).model_fields}
+        given |= {"target: number": numeric, "missing: mean": self.missing == "mean"}
+        given[KERNEL_FEATURES] = self.kernel is not None
+        rows = ("target: number", "levels")
+        episodes = self.logged is not None and self.logged.episode is not None
+        for present, other, keys, hint in (
+            (numeric, "target: number", ("positive",), "remove one of them"),
+            (not numeric, "target: classes", ("label_range",), "write 'target: number'"),
+            (self.stream, "stream", (*rows, "scores", "logged", KERNEL_FEATURES), IN_MEMORY_HINT),
+            (given["logged"], "logged", rows, "leave one of them out"),
+            (episodes, "logged: {episode: ...}", UNREAD_BY_EPISODES, "leave one of them out"),
+        ):
+            yield from (_conflict(key, other, hint) for key in keys if present and given[key])
 
     @property
     def kernel(self) -> KernelSpec | None:

@@ -29,7 +29,7 @@ from ratecli.config.training import (
     SafetySpec,
     TrialSeconds,
 )
-from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
+from ratecli.errors import Diagnostic, FaultError, Loc, unknown_name
 from ratecli.rates.metrics import BUILTIN_NAMES
 from ratecli.rates.table import DEPLOYED
 
@@ -331,7 +331,7 @@ def _check_labels(problem: Problem) -> Iterator[Diagnostic]:
     labels = [entry.label for entry in problem.algorithms]
     deployed = problem.deployed.algorithm if problem.deployed else None
     if deployed is not None and deployed not in labels:
-        yield _unknown("an algorithm", ("deployed", "algorithm"), deployed, labels)
+        yield unknown_name("E104", "algorithm", deployed, labels, "deployed", "algorithm")
 
 
 def _check_datasets(experiment: Experiment) -> Iterator[Diagnostic]:
@@ -340,7 +340,7 @@ def _check_datasets(experiment: Experiment) -> Iterator[Diagnostic]:
     for loc, sweep in experiment.sweeps():
         for inside, value in sweep.value_locs(DATASET_AXIS):
             if value not in datasets:
-                yield _unknown("a data set", (*loc, *inside), value, datasets)
+                yield unknown_name("E104", "data set", value, datasets, *loc, *inside)
         if DATASET_AXIS in sweep.axes and not swept:
             message = f"'{DATASET_AXIS}' is swept for one algorithm only"
             hint = "sweep it for all: an algorithm's own sweep may then select some data sets"
@@ -376,19 +376,11 @@ def _check_groups(experiment: Experiment) -> Iterator[Diagnostic]:
             yield Diagnostic("E104", message, hint, loc=loc, key=True)
         unknown = [each for each in group if each not in experiment.datasets]
         for each in unknown:
-            yield _unknown("a data set", (*loc, each), each, experiment.datasets, key=True)
+            yield unknown_name("E104", "data set", each, experiment.datasets, *loc, each, key=True)
         missing = [each for each in experiment.datasets if each not in group]
         if missing and not unknown:
             message = f"the group '{name}' has no condition for '{missing[0]}'"
             yield Diagnostic("E102", message, f"add {missing[0]}: condition", loc=loc, key=True)
-
-
-def _unknown(
-    what: str, loc: Loc, value: object, known: Iterable[str], *, key: bool = False
-) -> Diagnostic:
-    message = f"{base.quote_value(value)} is not {what} of this file"
-    hint = did_you_mean(str(value), known, f"{what.partition(' ')[2]}s here")
-    return Diagnostic("E104", message, hint, loc=loc, key=key)
 
 
 def _check_safety_tests(problem: Problem) -> Iterator[Diagnostic]:
@@ -400,9 +392,7 @@ def _check_safety_tests(problem: Problem) -> Iterator[Diagnostic]:
             yield Diagnostic("E104", message, hint, loc=loc, key=True)
         for name in test.delta if rules and isinstance(test.delta, dict) else ():
             if name not in rules:
-                message = f"no constraint is called {base.quote_value(name)}"
-                hint = did_you_mean(name, rules, "constraints")
-                yield Diagnostic("E203", message, hint, loc=(*loc, "delta", name), key=True)
+                yield unknown_name("E203", "constraint", name, rules, *loc, "delta", name, key=True)
 
 
 def _check_levels(problem: Problem) -> Iterator[Diagnostic]:
@@ -425,10 +415,12 @@ def _check_trial_seconds(experiment: Experiment) -> Iterator[Diagnostic]:
     for label, seconds in experiment.trial_seconds.items():
         loc = ("trial_seconds", label)
         if label not in labels:
-            yield _unknown("an algorithm", loc, label, labels, key=True)
+            yield unknown_name("E104", "algorithm", label, labels, *loc, key=True)
         for name in seconds if isinstance(seconds, dict) else ():
             if name not in experiment.datasets:
-                yield _unknown("a data set", (*loc, name), name, experiment.datasets, key=True)
+                yield unknown_name(
+                    "E104", "data set", name, experiment.datasets, *loc, name, key=True
+                )
 
 
 def _check_trial_count(experiment: Experiment) -> Iterator[Diagnostic]:

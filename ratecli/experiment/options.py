@@ -37,7 +37,7 @@ from ratecli.config.training import (
     AlgorithmSpec,
     SafetySpec,
 )
-from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_under
+from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_under, unknown_name
 from ratecli.rates.scope import Scope
 from ratecli.sampling.resampling import Holdout
 from ratecli.solvers.base import ConstraintName, Solver
@@ -55,8 +55,7 @@ def solver_class(name: str) -> type[Solver]:
     """Return the class of an algorithm; raise E202 if it does not exist."""
     known = all_algorithms()
     if name not in known:
-        hint = did_you_mean(name, known, "algorithms")
-        raise FaultError(Diagnostic("E202", f"no algorithm is called '{name}'", hint))
+        raise FaultError(unknown_name("E202", "algorithm", name, known))
     return known[name].load()
 
 
@@ -108,9 +107,7 @@ def make_solver(
     wrong += [] if idle else idle_options([made], given)
     for key, rule in _constraint_options(made).items():
         if rule not in constraints:
-            hint = did_you_mean(rule, constraints, "constraints")
-            message = f"no constraint is called '{rule}'"
-            wrong.append(Diagnostic("E203", message, hint, loc=(key,)))
+            wrong.append(unknown_name("E203", "constraint", rule, constraints, key))
     if wrong:
         raise FaultError(wrong)
     return made

@@ -57,7 +57,7 @@ KEYS = [
     ),
     ("E104", "trial_seconds: {unconstrained: {loans: ⟦0⟧}}\n", "greater than 0"),
     ("E104", "trial_seconds: {⟦unconstraned⟧: 1}\n", "did you mean 'unconstrained'"),
-    ("E104", "trial_seconds: {unconstrained: {⟦loan⟧: 1}}\n", "is not a data set of this file"),
+    ("E104", "trial_seconds: {unconstrained: {⟦loan⟧: 1}}\n", "no data set is called 'loan'"),
     ("E101", "regularization: {⟦l1⟧: 3}\n", "allowed keys: l2"),
     ("E101", "regularization: {⟦l2:3⟧}\n", "allowed keys: l2"),
     ("E101", "⟦<<⟧: {seeds: 3}\n", None),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.errors import Diagnostic, FaultError, did_you_mean, unknown_name
 from ratecli.rates.syntax import parse_number
 
 FOLDER = Path(__file__).parent
@@ -112,8 +112,7 @@ class StarterOptions:
         if name == OWN_DATA:
             raise refusal(f"the template '{OWN_DATA}' needs a table", f"write {OWN_DATA_USAGE}")
         if name not in known:
-            hint = did_you_mean(name, [*known, OWN_DATA], "templates")
-            raise refusal(f"no template is called '{name}'", hint)
+            raise FaultError(unknown_name("E104", "template", name, [*known, OWN_DATA]))
         return Starter(template_text(name))
 
     def check_table_options(self) -> None:
