@@ -5,17 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from ratecli.config.yaml import (
     INVALID_CHARACTERS,
-    Entries,
+    Node,
     SourceText,
-    Value,
+    data_of,
+    entries_of,
+    make_node,
     parse_yaml,
+    range_of,
     read_source,
 )
 from ratecli.errors import Diagnostic, FaultError, Loc, SourceLocation, Span
@@ -41,7 +47,7 @@ class Document:
 
     path: Path
     text: str
-    root: Value
+    root: Node
     overrides: tuple[str, ...] = ()
 
     @classmethod
@@ -65,17 +71,17 @@ class Document:
         A place is called by the name of the innermost part around it in `names`, or else by its
         keys, as in `datasets.people.path`. Raises E103 for values that a file cannot hold.
         """
-        return cls(path, "", _python_value(data, (), names or {}))
+        return cls(path, "", _python_node(data, (), names or {}))
 
     @classmethod
     def _of(cls, path: Path, source: SourceText) -> Document:
         root = parse_yaml(source)
-        if isinstance(root.data, dict):
+        if isinstance(root, yaml.MappingNode):
             return cls(path, source.text, root)
         message = "the file must consist of 'key: value' lines"
-        message = "the file is empty" if root.data is None else message
+        message = "the file is empty" if data_of(root) is None else message
         hint = "`ratecli init` writes a starter file"
-        raise FaultError(source.error("E004", message, hint, root.start))
+        raise FaultError(source.error("E004", message, hint, range_of(root)[0]))
 
     def with_overrides(self, overrides: Iterable[str]) -> Document:
         """Return the document with all `path=value` applied; raise FaultError with all E107."""
@@ -92,7 +98,7 @@ class Document:
 
     @property
     def data(self) -> dict[str, Any]:
-        return dict(self.root.data)
+        return dict(data_of(self.root))
 
     def place(self, loc: Loc, span: Span | None = None, *, key: bool = False) -> SourceLocation:
         """Return the position of the value at `loc`, or of its key if `key` is true.
@@ -101,11 +107,15 @@ class Document:
         that of the key. `span` selects characters of a text; a text with escapes is selected whole.
         """
         name, value, complete = self._find(loc)
-        if span is not None and complete and not isinstance(value.data, dict | list):
-            return value.source.place(*_span_range(value, span))
-        if name is not None and (key or not complete or value.block or value.start == value.end):
-            value = name
-        return value.source.place(value.start, value.end)
+        start, end = range_of(value)
+        scalar = isinstance(value, yaml.ScalarNode)
+        block = not scalar and not value.flow_style
+        if span is not None and complete and scalar:
+            start, end = _span_range(value, span)
+        elif name is not None and (key or not complete or block or start == end):
+            value, (start, end) = name, range_of(name)
+        source: SourceText = value.source
+        return source.place(start, end)
 
     def placed(self, fault: Diagnostic) -> Diagnostic:
         """Return the diagnostic with its file and line, unless it has them already."""
@@ -124,58 +134,51 @@ class Document:
             placed = [self.placed(fault.under(*outer)) for fault in error.faults]
             raise type(error)(placed) from error.__cause__
 
-    def _find(self, loc: Loc) -> tuple[Value | None, Value, bool]:
+    def _find(self, loc: Loc) -> tuple[Node | None, Node, bool]:
         """Return the deepest key and value on the path to `loc`, and whether it is `loc`.
 
         A number or text stands for everything that a longer form would have inside.
         """
-        name: Value | None = None
-        value = self.root
+        name, value = None, self.root
         for step in loc:
-            if step not in value.entries:
-                short = not isinstance(value.data, dict | list) and value.start < value.end
-                return name, value, short
-            name, value = value.entries[step]
+            entries, (start, end) = entries_of(value), range_of(value)
+            if step not in entries:
+                return name, value, isinstance(value, yaml.ScalarNode) and start < end
+            name, value = entries[step]
         return name, value, True
 
 
-def _python_value(data: Any, loc: Loc, names: Mapping[Loc, str]) -> Value:
-    """Return the value of Python data at `loc`, which may be NumPy's; see `Document.of_data`."""
+def _python_node(data: Any, loc: Loc, names: Mapping[Loc, str]) -> Node:
+    """Return a node of Python data at `loc`, which may be NumPy's; see `Document.of_data`."""
     name = next((names[loc[:k]] for k in range(len(loc), -1, -1) if loc[:k] in names), None)
     name = name or ".".join(map(str, loc))
     data = fspath(data) if isinstance(data, PathLike) else data
     data = data.tolist() if hasattr(data, "tolist") else data
-    if isinstance(data, Mapping | list | tuple):
-        pairs: Iterable[tuple[str | int, Any]] = enumerate(data)
-        if isinstance(data, Mapping):
-            pairs = [(str(key), each) for key, each in data.items()]
-        entries = {
-            key: (
-                _text_value(str(key), name) if isinstance(data, Mapping) else None,
-                _python_value(each, (*loc, key), names),
-            )
-            for key, each in pairs
-        }
-        kind = dict if isinstance(data, Mapping) else list
-        return Value.of_entries(kind, entries, (SourceText(name, ""), 0, 0))
+    if isinstance(data, Mapping):
+        pairs = [(str(key), value) for key, value in data.items()]
+        made = [(_text_node(x, name), _python_node(y, (*loc, x), names)) for x, y in pairs]
+        return make_node(yaml.MappingNode, made, SourceText(name, ""), 0, 0)
+    if isinstance(data, list | tuple):
+        inner = [_python_node(each, (*loc, k), names) for k, each in enumerate(data)]
+        return make_node(yaml.SequenceNode, inner, SourceText(name, ""), 0, 0)
     if data is not None and not isinstance(data, str | int | float):
         message = f"{name}: {data!r} is neither number, text, list nor mapping"
         raise FaultError(Diagnostic("E103", message))
-    return _text_value(data, name)
+    return _text_node(data, name)
 
 
-def _text_value(data: str | float | None, name: str) -> Value:
+def _text_node(data: str | float | None, name: str) -> Node:
     """Return a scalar that was not read from a file: its text is a source called `name`."""
     text = data if isinstance(data, str) else repr(data)
     if INVALID_CHARACTERS.search(text):
         message = f"{name}: the text {text!a} contains a code that is not a character"
         raise FaultError(Diagnostic("E005", message))
-    return Value(data, SourceText(name, text), 0, len(text))
+    return make_node(yaml.ScalarNode, data, SourceText(name, text), 0, len(text))
 
 
-def _span_range(value: Value, span: Span) -> tuple[int, int]:
+def _span_range(value: Node, span: Span) -> tuple[int, int]:
     """Return the offsets of a part of a text, or of the whole text if it has escapes."""
-    start, end, words = value.start, value.end, str(value.data)
+    (start, end), words = range_of(value), str(data_of(value))
     text = value.source.text
     solid = [k for k in range(start, end) if not text[k].isspace()]
     skipped = "".join(text[k] for k in solid).find("".join(words.split()))
@@ -189,34 +192,39 @@ def _span_range(value: Value, span: Span) -> tuple[int, int]:
 
 def _apply_override(document: Document, source: SourceText) -> Document:
     path, equals, text = source.text.partition("=")
-    steps = [Value(m.group(), source, *m.span()) for m in STEP_PATTERN.finditer(path)]
-    if not equals or ".".join(step.data for step in steps) != path.strip() or not steps:
+    found = list(STEP_PATTERN.finditer(path))
+    if not equals or ".".join(each.group() for each in found) != path.strip() or not found:
         message, hint = "an override is written path=value", "as in sweep.kappa=[0.8, 0.9]"
         raise FaultError(source.error("E107", message, hint, 0, len(path)))
+    steps = [make_node(yaml.ScalarNode, each.group(), source, *each.span()) for each in found]
     start = len(path) + 1
-    new = parse_yaml(source, start) if text.strip() else Value(None, source, start, start)
+    empty = make_node(yaml.ScalarNode, None, source, start, start)
+    new = parse_yaml(source, start) if text.strip() else empty
     return replace(document, root=_replaced(document.root, steps, new))
 
 
-def _replaced(old: Value, steps: Sequence[Value], new: Value) -> Value:
+def _replaced(old: Node, steps: Sequence[Node], new: Node) -> Node:
     """Return a copy of a value with another one at the end of the path."""
     if not steps:
         return new
     step, *rest = steps
-    entries: Entries = old.entries
-    name: str | int = step.data
-    if isinstance(old.data, list):
+    entries, start = entries_of(old), range_of(step)[0]
+    empty = make_node(yaml.ScalarNode, None, step.source, start, start)
+    name: str | int = step.value
+    if isinstance(old, yaml.SequenceNode):
         if name not in {*map(str, entries)}:
             message = f"the list has {len(entries)} entries, counted from 0"
-            raise FaultError(step.error("E107", message, "write the number of the entry"))
+            hint = "write the number of the entry"
+            raise FaultError(step.source.error("E107", message, hint, *range_of(step)))
         name = int(name)
-    elif old.data is None:
-        old = Value({}, step.source, step.start, step.start, block=True)
-    elif not isinstance(old.data, dict):
-        message = "nothing can be set inside a number or text"
-        raise FaultError(step.error("E107", message))
-    empty = Value(None, step.source, step.start, step.start)
+    elif isinstance(old, yaml.ScalarNode):
+        if data_of(old) is not None:
+            message = "nothing can be set inside a number or text"
+            raise FaultError(step.source.error("E107", message, None, *range_of(step)))
+        old = make_node(yaml.MappingNode, [], step.source, start, start)
     key, inner = entries.get(name, (step, empty))
-    entry = (key if rest or key is None else step, _replaced(inner, rest, new))
-    at = old.source, old.start, old.end
-    return Value.of_entries(type(old.data), {**entries, name: entry}, at, block=old.block)
+    entries[name] = (key if rest or key is None else step, _replaced(inner, rest, new))
+    changed = copy(old)
+    listed = isinstance(old, yaml.SequenceNode)
+    changed.value = [value if listed else (key, value) for key, value in entries.values()]
+    return changed

@@ -1,4 +1,4 @@
-"""A strict YAML reader: PyYAML's events, with YAML 1.2 scalars, become values with places.
+"""A strict YAML reader: PyYAML's nodes, with YAML 1.2 scalars.
 
 Only text, numbers, true, false, null, lists and mappings with text keys are accepted. Depth and the
 number of values, with aliases expanded, are limited while the text is parsed.
@@ -6,12 +6,11 @@ number of values, with aliases expanded, are limited while the text is parsed.
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
@@ -61,7 +60,7 @@ class SourceText:
     def starts(self) -> list[int]:
         """The offset of the first character of each line."""
         # splitlines and YAML agree on line breaks once control characters are refused
-        return [0, *accumulate(len(line) for line in self.text.splitlines(keepends=True))]
+        return [0, *itertools.accumulate(len(line) for line in self.text.splitlines(keepends=True))]
 
     @cached_property
     def lines(self) -> list[str]:
@@ -82,49 +81,40 @@ class SourceText:
         return Diagnostic(code, message, hint, place=place)
 
 
-@dataclass(frozen=True, eq=False)
-class Value:
-    """A value of a document, and the characters that it was read from.
-
-    Attributes
-    ----------
-    data
-        The value as plain data.
-    source, start, end
-        Its text, and the offsets of its start and end there.
-    entries
-        The key, None for a list, and the value of each entry of a mapping or list.
-    block
-        Whether it is a mapping or list in lines below its key.
-    size, depth
-        The number of values in it, with aliases expanded, and how deep they are nested.
-    """
-
-    data: Any
-    source: SourceText
-    start: int
-    end: int
-    entries: Entries = field(default_factory=dict)
-    block: bool = False
-    size: int = 1
-    depth: int = 0
-
-    @classmethod
-    def of_entries(
-        cls, kind: type, entries: Entries, at: tuple[SourceText, int, int], *, block: bool = True
-    ) -> Value:
-        """Return a mapping (`kind` dict) or a list; `at` is its text with start and end."""
-        data: Any = {name: value.data for name, (_, value) in entries.items()}
-        inner = [value for _, value in entries.values()]
-        size = 1 + sum(each.size for each in inner)
-        depth = 1 + max((each.depth for each in inner), default=0)
-        return cls(data if kind is dict else [*data.values()], *at, entries, block, size, depth)
-
-    def error(self, code: str, message: str, hint: str | None = None) -> Diagnostic:
-        return self.source.error(code, message, hint, self.start, self.end)
+Node: TypeAlias = Any
+"""A node of PyYAML with the attribute `source`, the text in which it starts and ends."""
 
 
-Entries: TypeAlias = Mapping[str | int, tuple[Value | None, Value]]
+def data_of(node: Node) -> Any:
+    """Return the value of a node as plain data."""
+    if isinstance(node, yaml.MappingNode):
+        return {key.value: data_of(value) for key, value in node.value}
+    if isinstance(node, yaml.SequenceNode):
+        return [data_of(each) for each in node.value]
+    return node.value if node.style else resolve_scalar(node.value)  # style: its quotes
+
+
+def entries_of(node: Node) -> dict[str | int, tuple[Node | None, Node]]:
+    """Return the key, None for a list, and the value of each entry; none for a scalar."""
+    if isinstance(node, yaml.MappingNode):
+        return {key.value: (key, value) for key, value in node.value}
+    if isinstance(node, yaml.SequenceNode):
+        return {k: (None, value) for k, value in enumerate(node.value)}
+    return {}
+
+
+def make_node(kind: type[yaml.Node], value: Any, source: SourceText, start: int, end: int) -> Node:
+    """Return a node that PyYAML has not read; the value of a scalar need not be text."""
+    marks = [yaml.Mark(source.file, index, 0, 0, None, 0) for index in (start, end)]
+    style: Any = '"' if kind is yaml.ScalarNode else False
+    node: Node = kind("", value, *marks, style)  # type: ignore[call-arg]
+    node.source = source
+    return node
+
+
+def range_of(at: Any) -> tuple[int, int]:
+    """Return the offsets at which a node or event of PyYAML starts and ends."""
+    return at.start_mark.index, at.end_mark.index
 
 
 def read_source(path: Path) -> SourceText:
@@ -147,109 +137,93 @@ def _raise_unreadable(path: Path, problem: str) -> NoReturn:
     raise FaultError(Diagnostic("E005", f"'{path}' {problem}")) from None
 
 
-def parse_yaml(source: SourceText, start: int = 0) -> Value:
+def parse_yaml(source: SourceText, start: int = 0) -> Node:
     """Return the single document of a source from an offset on; raise E001 to E005."""
     unprintable = Reader.NON_PRINTABLE.search(source.text)
     if unprintable:
         message = f"the file contains the control character {unprintable.group()!a}"
         raise FaultError(source.error("E005", message, "remove it", unprintable.start()))
     try:
-        return _Reader(source, start).document()
+        return _Composer(source, start).document()
     except yaml.MarkedYAMLError as error:
         raise FaultError(syntax_diagnostic(source, error)) from None
 
 
-class _Reader:
-    """Makes values of PyYAML's events, and collects violations of the strict rules."""
+class _Composer(yaml.SafeLoader):
+    """Composes nodes, each with its `source`, and collects violations of the strict rules."""
 
     def __init__(self, source: SourceText, start: int) -> None:
-        self.source = source
-        self.events: Any = yaml.parse(" " * start + source.text[start:], yaml.SafeLoader)
-        self.anchors: dict[str, Value | None] = {}
-        self.faults: list[Diagnostic] = []
-        self.count = 0
+        super().__init__(" " * start + source.text[start:])
+        self.source, self.faults = source, list[Diagnostic]()
+        self.depth, self.count = -1, 0
+        self.sizes: dict[int, tuple[int, int]] = {}
 
-    def document(self) -> Value:
+    def document(self) -> Node:
         """Return the root of the only document; raise FaultError for violations of the rules."""
-        next(self.events)
-        if isinstance(next(self.events), yaml.StreamEndEvent):
+        if not self.check_node():
             raise FaultError(self.source.error("E004", "the file is empty", None, 0))
-        root = self._value(next(self.events), 0)
-        next(self.events)
-        following = next(self.events)
-        if not isinstance(following, yaml.StreamEndEvent):
+        root = self.get_node()
+        self._check(root)
+        if self.check_node():
             hint = "remove the line '---', or write two files"
-            self._note("E004", "a second document begins here", hint, following)
+            event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+            self._note("E004", "a second document begins here", hint, event)
         if self.faults:
             raise FaultError(self.faults)
         return root
 
-    def _value(self, event: Any, depth: int) -> Value:
-        """Return the value that begins with an event; raise E003 if it is too large or deep."""
-        self.count += 1
-        self._check_size(self.count, depth, event)
-        if isinstance(event, yaml.AliasEvent):
-            return self._aliased(event)
-        if event.tag is not None:
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        self.depth, self.count = self.depth + 1, self.count + 1
+        self._check_size(self.count, self.depth, event)
+        if getattr(event, "tag", None) is not None:
             hint = "remove it; put text that begins with '!' in quotes"
             self._note("E004", "YAML tags are not allowed", hint, event)
-        self.anchors[event.anchor] = None
-        if isinstance(event, yaml.ScalarEvent):
-            found = self._scalar(event)
-        else:
-            mapping = isinstance(event, yaml.MappingStartEvent)
-            entries = (self._mapping if mapping else self._list)(depth + 1)
-            kind, block = dict if mapping else list, not event.flow_style
-            at = self.source, event.start_mark.index, self.end
-            found = Value.of_entries(kind, entries, at, block=block)
-        if depth == 1:
-            self._check_size(found.size, found.depth, found)
-        self.anchors[event.anchor] = found
-        return found
+        node: Any = super().compose_node(parent, index)
+        node.source = self.source
+        self.depth -= 1
+        return node
 
-    def _aliased(self, event: Any) -> Value:
-        if event.anchor not in self.anchors:
-            problem = f"found undefined alias {event.anchor!r}"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
-        start, end = _range(event)
-        endless = Value(None, self.source, start, end, size=MAX_NODES + 1)
-        return self.anchors[event.anchor] or endless
+    def _check(self, node: Node) -> tuple[int, int]:
+        """Note violations inside of a node; return its size and depth, with aliases expanded."""
+        if id(node) in self.sizes:
+            return self.sizes[id(node)]
+        self.sizes[id(node)] = MAX_NODES + 1, 0  # for an alias of a value in the value itself
+        size, depth = 1, 0
+        if isinstance(node, yaml.ScalarNode):
+            self._check_scalar(node)
+        elif isinstance(node, yaml.MappingNode):
+            self._check_keys(node)
+        pairs = node.value if isinstance(node, yaml.MappingNode) else [node.value]
+        for each in itertools.chain(*pairs) if not isinstance(node, yaml.ScalarNode) else ():
+            inner = self._check(each)
+            size, depth = size + inner[0], max(depth, 1 + inner[1])
+        self._check_size(size, depth, node)
+        self.sizes[id(node)] = size, depth
+        return size, depth
 
-    def _list(self, depth: int) -> Entries:
-        entries: dict[str | int, tuple[Value | None, Value]] = {}
-        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
-            entries[len(entries)] = None, self._value(event, depth)
-        self.end = _range(event)[1]
-        return entries
-
-    def _mapping(self, depth: int) -> Entries:
-        entries: dict[str | int, tuple[Value | None, Value]] = {}
-        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            key, value = self._value(event, depth), self._value(next(self.events), depth)
-            before = entries.get(key.data) if isinstance(key.data, str) else None
-            if not isinstance(key.data, str):
-                hint = "put it, or the value, in quotes"
-                self.faults.append(key.error("E004", "a key must be text", hint))
-            elif before is not None and before[0] is not None:
-                line = self.source.place(before[0].start, before[0].end).line
+    def _check_keys(self, node: yaml.MappingNode) -> None:
+        first: dict[str, yaml.Node] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or not isinstance(data_of(key), str):
+                self._note("E004", "a key must be text", "put it, or the value, in quotes", key)
+            elif key.value in first:
+                line = self.source.place(*range_of(first[key.value])).line
                 hint = f"the first one is in line {line}; remove one of them"
-                self.faults.append(key.error("E002", f"the key '{key.data}' occurs twice", hint))
+                self._note("E002", f"the key '{key.value}' occurs twice", hint, key)
             else:
-                entries[key.data] = key, value
-        self.end = _range(event)[1]
-        return entries
+                first[key.value] = key
 
-    def _scalar(self, event: yaml.ScalarEvent) -> Value:
-        if INVALID_CHARACTERS.search(event.value):
+    def _check_scalar(self, node: yaml.ScalarNode) -> None:
+        if INVALID_CHARACTERS.search(node.value):
             hint = "write the character itself, not an escape"
-            self._note("E005", "the text contains an escape that is not a character", hint, event)
-        data = event.value if event.style else resolve_scalar(event.value)
+            self._note("E005", "the text contains an escape that is not a character", hint, node)
+        data = data_of(node)
         if isinstance(data, int) and abs(data) > MAX_INTEGER:
             hint = "write it with an exponent (1e30), or in quotes if it is text"
-            self._note("E104", "whole numbers are limited to 64 bits", hint, event)
-        return Value(data, self.source, *_range(event))
+            self._note("E104", "whole numbers are limited to 64 bits", hint, node)
 
-    def _check_size(self, count: int, depth: int, at: yaml.Event | Value) -> None:
+    def _check_size(self, count: int, depth: int, at: Any) -> None:
         message = ""
         if count > MAX_NODES:
             message = f"the file contains more than {MAX_NODES} values, counting aliases"
@@ -259,13 +233,8 @@ class _Reader:
             self._note("E003", message, None, at)
             raise FaultError(self.faults)
 
-    def _note(self, code: str, message: str, hint: str | None, at: yaml.Event | Value) -> None:
-        start, end = (at.start, at.end) if isinstance(at, Value) else _range(at)
-        self.faults.append(self.source.error(code, message, hint, start, end))
-
-
-def _range(event: Any) -> tuple[int, int]:
-    return event.start_mark.index, event.end_mark.index
+    def _note(self, code: str, message: str, hint: str | None, at: Any) -> None:
+        self.faults.append(self.source.error(code, message, hint, *range_of(at)))
 
 
 QUOTE_HINT = "put the whole value in quotes: 'like this'"
