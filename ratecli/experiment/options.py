@@ -15,15 +15,7 @@ from typing import Any, get_args, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from ratecli.certify.trees import SafetyTestSpec
-from ratecli.config.base import (
-    NumberRange,
-    describe_type,
-    diagnostics_of,
-    exact_number,
-    quote_value,
-    unknown_key,
-    value_error,
-)
+from ratecli.config import base
 from ratecli.config.dataset import RESAMPLE_RANGE
 from ratecli.config.document import LOCATION_MARK
 from ratecli.config.experiment import Problem, validate_penalty
@@ -96,14 +88,14 @@ def make_solver(
     wrong = [unknown_option(found, key, known) for key in options if key not in fields]
     for key, value in options.items():
         if isinstance(value, float) and not math.isfinite(value):  # not valid in JSON
-            wrong += (fault.under(key) for fault in value_error("finite", value).faults)
+            wrong += (fault.under(key) for fault in base.value_error("finite", value).faults)
     if wrong:
         raise FaultError(wrong)
     try:
         # via JSON: strict validation of Python input requires an instance of the class
         made: Solver = _type_adapter(found).validate_json(json.dumps(options), strict=True)
     except ValidationError as error:
-        raise FaultError(diagnostics_of(error)) from None
+        raise FaultError(base.diagnostics_of(error)) from None
     wrong += [] if idle else idle_options([made], given)
     for key, rule in _constraint_options(made).items():
         if rule not in constraints:
@@ -124,7 +116,7 @@ def idle_options(solvers: Sequence[Solver], given: Collection[str]) -> list[Diag
 
 def unknown_option(found: type[Solver], key: str, known: Collection[str]) -> Diagnostic:
     """Return an E101 for an option that a class does not have."""
-    fault, hint = unknown_key((key,), known), found.absent.get(key)
+    fault, hint = base.unknown_key((key,), known), found.absent.get(key)
     if not hint and key in LABEL_WORDS:
         hint = LABEL_HINT
     if not hint and "model" in known:
@@ -396,22 +388,22 @@ class EntryAtPoint:
     def _loc(self, key: str) -> Loc:
         return safety_key_loc(self.problem, self.entry.label, key)
 
-    def number(self, written: SweepValue, loc: Loc, limits: NumberRange) -> Fraction:
+    def number(self, written: SweepValue, loc: Loc, limits: base.NumberRange) -> Fraction:
         """Return a number, or the value of a name at this point after checking it."""
-        number = exact_number(written)
+        number = base.exact_number(written)
         if number is not None:
             return number
         name = str(written)
         if name in self.scope.unset:
             raise FaultError(dataclasses.replace(self.scope.unset[name], loc=loc))
         if name not in self.point:
-            message = f"{quote_value(name)} is not a swept name"
+            message = f"{base.quote_value(name)} is not a swept name"
             hint = did_you_mean(name, self.point, "names of the sweep")
             raise FaultError(Diagnostic("E203", message, hint, loc=loc))
         value = self.point[name]
-        number = exact_number(value)
+        number = base.exact_number(value)
         if number is None or value not in limits:
-            found = describe_type(value)
+            found = base.describe_type(value)
             message = f"{LOCATION_MARK} must be {limits.words}, and '{name}' is {found}"
             raise FaultError(Diagnostic("E104", message, loc=loc))
         return number

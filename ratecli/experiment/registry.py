@@ -31,22 +31,10 @@ from ratecli.plugins import (
     plugins_by_name,
     unusable_plugin_warnings,
 )
+from ratecli.rates import table
 from ratecli.rates.expression import VARIADIC_FUNCTIONS
 from ratecli.rates.functions import FUNCTIONS, REAL_LINE
 from ratecli.rates.metrics import BUILTIN_NAMES, find_metric, load_plugin_metric
-from ratecli.rates.table import (
-    ARGUMENTS,
-    BALANCE_METRICS,
-    COMPOSITES,
-    MEASURES,
-    OF,
-    RANKINGS,
-    RATES,
-    SYNONYMS,
-    TEMPLATES,
-    Composite,
-    Rate,
-)
 
 Row = dict[str, Any]
 """The facts about an entry, as a listing has them."""
@@ -73,13 +61,13 @@ OF_DESCRIPTION = (
 def list_metrics() -> list[Row]:
     """Return rates, composites, ranking measures, and metrics over all values of a column."""
     rows: list[Row] = [
-        {"name": row.name, "kind": "rate", "means": row.means} for row in RATES.values()
+        {"name": row.name, "kind": "rate", "means": row.means} for row in table.RATES.values()
     ]
-    rows += [_composite_row(name, row) for name, row in (COMPOSITES | MEASURES).items()]
-    for kind, meanings in (("ranking", RANKINGS), ("of a column", BALANCE_METRICS)):
+    rows += [_composite_row(name, row) for name, row in (table.COMPOSITES | table.MEASURES).items()]
+    for kind, meanings in (("ranking", table.RANKINGS), ("of a column", table.BALANCE_METRICS)):
         rows += [{"name": name, "kind": kind, "means": text} for name, text in meanings.items()]
     for row in rows:
-        synonyms = [synonym for synonym, name in SYNONYMS.items() if name == row["name"]]
+        synonyms = [synonym for synonym, name in table.SYNONYMS.items() if name == row["name"]]
         row |= {"synonyms": synonyms, "from": OWN_PACKAGE}
     for name, plugins in plugins_by_name("metric").items():
         if name not in BUILTIN_NAMES:
@@ -89,9 +77,9 @@ def list_metrics() -> list[Row]:
     return rows
 
 
-def _composite_row(name: str, row: Composite) -> Row:
+def _composite_row(name: str, row: table.Composite) -> Row:
     kind, arguments = "composite", row.parameters
-    if name in MEASURES:
+    if name in table.MEASURES:
         kind, arguments = "fairness measure", ("by=columns",)
     written = f"{name}({', '.join(arguments)})" if arguments else name
     text = f"{row.text} / {row.over} of all rows" if row.over else row.text
@@ -102,9 +90,9 @@ def list_functions() -> list[Row]:
     """Return the functions that rules may apply to rates besides + - * / **, and arguments."""
     rows: list[tuple[str, str, str]]
     rows = [(row.name, row.curvature, row.means) for row in FUNCTIONS.values()]
-    rows += [(name, "template", means) for name, means in TEMPLATES.items()]
-    rows.append((OF, "reference", OF_DESCRIPTION))
-    rows += [(name, "argument", means) for name, means in ARGUMENTS.items()]
+    rows += [(name, "template", means) for name, means in table.TEMPLATES.items()]
+    rows.append((table.OF, "reference", OF_DESCRIPTION))
+    rows += [(name, "argument", means) for name, means in table.ARGUMENTS.items()]
     return [{"name": name, "kind": kind, "means": means} for name, kind, means in rows]
 
 
@@ -115,8 +103,8 @@ def _describe_metric(row: Row) -> Row:
     if row["kind"] == "plugin":
         assert metric is not None
         rate = {"kind": "rate", "means": metric.means}
-        row |= _composite_row(name, metric) if isinstance(metric, Composite) else rate
-    if isinstance(metric, Rate):
+        row |= _composite_row(name, metric) if isinstance(metric, table.Composite) else rate
+    if isinstance(metric, table.Rate):
         ending = " in the slice" * metric.whole
         among = f"{metric.among}, inside the slice or not" if metric.whole else metric.among
         row |= {
@@ -150,11 +138,11 @@ def _describe_function(row: Row) -> Row:
 
 def _ways_to_write(name: str) -> Row:
     """Return examples of a metric or function over the groups of columns."""
-    found, metric = {}, "" if name in {*MEASURES, *BALANCE_METRICS} else "tpr, "
-    if name in {*TEMPLATES, *MEASURES, *VARIADIC_FUNCTIONS, *BALANCE_METRICS}:
+    found, metric = {}, "" if name in {*table.MEASURES, *table.BALANCE_METRICS} else "tpr, "
+    if name in {*table.TEMPLATES, *table.MEASURES, *VARIADIC_FUNCTIONS, *table.BALANCE_METRICS}:
         found["over a column"] = f"{name}({metric}by=sex)"
         found["combinations"] = f"{name}({metric}by=[sex, race])"
-    if name in {"mean", *VARIADIC_FUNCTIONS, *BALANCE_METRICS}:
+    if name in {"mean", *VARIADIC_FUNCTIONS, *table.BALANCE_METRICS}:
         found["over several columns"] = f"{name}({metric}by=(sex, race))"
     return found
 
@@ -455,7 +443,7 @@ def listing_warnings(listed: str) -> Iterator[Diagnostic]:
 
 def describe(name: str) -> Row | None:
     """Return all details about a name, None if it is unknown."""
-    meant = SYNONYMS.get(name, name)
+    meant = table.SYNONYMS.get(name, name)
     found: Row = {}
     for kind in KINDS.values():
         # synonyms are names of metrics
@@ -471,7 +459,7 @@ def describe(name: str) -> Row | None:
 
 def describable_names() -> dict[str, str]:
     """Return every name that `describe` knows, including synonyms, with its kind."""
-    found = dict.fromkeys(SYNONYMS, "metric")
+    found = dict.fromkeys(table.SYNONYMS, "metric")
     for listed, kind in reversed(KINDS.items()):
         if kind.what:
             names = [row["name"] for row in kind.rows()]

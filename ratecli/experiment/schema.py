@@ -19,17 +19,8 @@ from pydantic import TypeAdapter
 from ratecli.datasets.registry import list_sources
 from ratecli.errors import FaultError
 from ratecli.plugins import plugins_by_name
+from ratecli.rates import table
 from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.table import (
-    ARGUMENTS,
-    BALANCE_METRICS,
-    COMPOSITES,
-    MEASURES,
-    OF,
-    RANKINGS,
-    RATES,
-    TEMPLATES,
-)
 from ratecli.solvers.registry import Algorithm, all_algorithms
 
 JsonSchema = dict[str, Any]
@@ -213,11 +204,11 @@ def file_schema() -> JsonSchema:
     filters = [each for each in algorithms if each.path.startswith("filtering.")]
     choice = _algorithm_choice(filters) | {"default": DEFAULT_FILTER}
     parts["FilterSpec"]["properties"]["algorithm"] |= choice
-    built_in = RATES | COMPOSITES | MEASURES | RANKINGS | BALANCE_METRICS
-    rates = ", ".join(dict.fromkeys([*built_in, *plugins_by_name("metric")]))
-    functions = ", ".join([*FUNCTIONS, *TEMPLATES, OF, *ARGUMENTS])
+    rates = [*table.RATES, *table.COMPOSITES, *table.MEASURES, *table.RANKINGS]
+    rates += dict.fromkeys([*table.BALANCE_METRICS, *plugins_by_name("metric")])
+    functions = ", ".join([*FUNCTIONS, *table.TEMPLATES, table.OF, *table.ARGUMENTS])
     for key in ("objective", "constraints", "metrics"):
-        description = RULE_DESCRIPTION.format(rates=rates, functions=functions)
+        description = RULE_DESCRIPTION.format(rates=", ".join(rates), functions=functions)
         schema["properties"][key]["description"] += description
     return schema
 

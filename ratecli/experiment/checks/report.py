@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from ratecli.config import report
 from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE, Spec, unknown_key
 from ratecli.config.dataset import DatasetSpec
 from ratecli.config.experiment import Experiment
-from ratecli.config.report import (
-    BaseFilterPlot,
-    BasePaneledPlot,
-    BasePlot,
-    ConvergencePlot,
-    Expectation,
-    GroupSharesPlot,
-    GuaranteePlot,
-    TableSpec,
-    TradeoffPlot,
-)
 from ratecli.config.sweep import DATASET_AXIS, SweepValue, has_one_of_values, has_values
 from ratecli.config.training import FILTER
 from ratecli.datasets import registry
@@ -40,7 +30,7 @@ MAX_PANELS = 12
 """Maximum number of panels of one plot."""
 PLAN_HINT = "`ratecli plan` lists what is run"
 
-AnyPlot = TypeVar("AnyPlot", bound=BasePlot)
+AnyPlot = TypeVar("AnyPlot", bound=report.BasePlot)
 
 
 def plots_of(experiment: Experiment, kind: type[AnyPlot]) -> Iterator[tuple[Loc, AnyPlot]]:
@@ -69,11 +59,11 @@ def _report_parts(experiment: Experiment) -> Iterator[tuple[Loc, Spec, dict[str,
     """Yield each table, plot and expectation with its location and the kinds of its names."""
     for index, table in enumerate(experiment.report.tables):
         yield ("report", "tables", index), table, TABLE_NAMES
-    for loc, plot in plots_of(experiment, BasePlot):
+    for loc, plot in plots_of(experiment, report.BasePlot):
         kinds = dict(PLOT_NAMES)
-        if isinstance(plot, GuaranteePlot):
+        if isinstance(plot, report.GuaranteePlot):
             kinds["x"] = "swept numbers"
-        if isinstance(plot, ConvergencePlot):
+        if isinstance(plot, report.ConvergencePlot):
             del kinds["x"]
         yield loc, plot, kinds
     for index, entry in enumerate(experiment.expect):
@@ -137,7 +127,7 @@ def check_report_names(experiment: Experiment) -> Iterator[Diagnostic]:
                 hint = did_you_mean(name, known[kind], kind)
                 message = f"there is no '{name}' here"
                 yield Diagnostic("E208", message, hint, loc=(*loc, *inside))
-    for loc, _ in () if experiment.constraints else plots_of(experiment, GuaranteePlot):
+    for loc, _ in () if experiment.constraints else plots_of(experiment, report.GuaranteePlot):
         message = "there is no constraint whose failures could be plotted"
         yield Diagnostic("E208", message, "name one under 'constraints'", loc=(*loc, "kind"))
     for index, entry in enumerate(experiment.expect):
@@ -153,8 +143,8 @@ def check_report_points(experiment: Experiment, cases: Sequence[Case]) -> Iterat
     E104 for sweep points that are not run or too many panels, E208 for a plot of filters without
     one or without a column, and for a metric that is not measured at an expectation's point.
     """
-    for loc, plot in plots_of(experiment, BasePlot):
-        if isinstance(plot, BaseFilterPlot):
+    for loc, plot in plots_of(experiment, report.BasePlot):
+        if isinstance(plot, report.BaseFilterPlot):
             yield from _check_filter_plot(loc, plot, cases)
         count = _panel_count(plot, cases)
         if count > MAX_PANELS:
@@ -165,17 +155,17 @@ def check_report_points(experiment: Experiment, cases: Sequence[Case]) -> Iterat
         yield from _check_expectation(experiment, ("expect", index), entry, cases)
 
 
-def _panel_count(plot: BasePlot, cases: Sequence[Case]) -> int:
+def _panel_count(plot: report.BasePlot, cases: Sequence[Case]) -> int:
     panels = {""}
-    if isinstance(plot, BasePaneledPlot) and plot.by is not None:
+    if isinstance(plot, report.BasePaneledPlot) and plot.by is not None:
         panels = {repr(case.point[plot.by]) for case in cases if plot.by in case.point}
-    if isinstance(plot, BaseFilterPlot):
+    if isinstance(plot, report.BaseFilterPlot):
         panels = {repr((case.label, case.point)) for case in _filters_of(plot, cases)}
-    splits = plot.split if isinstance(plot, TradeoffPlot | GroupSharesPlot) else ("",)
+    splits = plot.split if isinstance(plot, report.TradeoffPlot | report.GroupSharesPlot) else ("",)
     return len(panels) * len(splits)
 
 
-def _filters_of(plot: BaseFilterPlot, cases: Sequence[Case]) -> list[Case]:
+def _filters_of(plot: report.BaseFilterPlot, cases: Sequence[Case]) -> list[Case]:
     """Return the cases of filters that a plot shows."""
     return [
         case
@@ -187,7 +177,7 @@ def _filters_of(plot: BaseFilterPlot, cases: Sequence[Case]) -> list[Case]:
 
 
 def _check_filter_plot(
-    loc: Loc, plot: BaseFilterPlot, cases: Sequence[Case]
+    loc: Loc, plot: report.BaseFilterPlot, cases: Sequence[Case]
 ) -> Iterator[Diagnostic]:
     """Yield an E104 or E208 if a plot of filters has nothing to show."""
     filters = list(dict.fromkeys(case.label for case in cases if type(case.solver).hides_groups))
@@ -214,7 +204,7 @@ def _check_filter_plot(
 
 
 def _check_expectation(
-    experiment: Experiment, loc: Loc, entry: Expectation, cases: Sequence[Case]
+    experiment: Experiment, loc: Loc, entry: report.Expectation, cases: Sequence[Case]
 ) -> Iterator[Diagnostic]:
     """Yield an error if no trial of an expectation's sweep point measures its metric."""
     name, own = entry.point.get(DATASET_AXIS), [c for c in cases if c.label == entry.algorithm]
@@ -255,9 +245,10 @@ def check_splits(
         if loc[0] == "metrics" and leaf.split is not None
     ]
     for loc, part, _ in _report_parts(experiment):
-        columns = part.columns if isinstance(part, TableSpec) else [getattr(part, "metric", "")]
-        exempt = (SOLUTION_RATE, *([VIOLATION_PREFIX] if isinstance(part, TableSpec) else []))
-        point = part.point if isinstance(part, Expectation) else {}
+        columns = getattr(part, "columns", [getattr(part, "metric", "")])
+        tabled = isinstance(part, report.TableSpec)
+        exempt = (SOLUTION_RATE, VIOLATION_PREFIX) if tabled else (SOLUTION_RATE,)
+        point = part.point if isinstance(part, report.Expectation) else {}
         datasets: Sequence[SweepValue] = [point[DATASET_AXIS]] if DATASET_AXIS in point else []
         for inside, split in _names_in(part, ("split", "truth")):
             if not all(name.startswith(exempt) for name in columns):
@@ -282,7 +273,7 @@ def check_variants(
     trials is not checked.
     """
     for loc, part, _ in _report_parts(experiment):
-        label = part.algorithm if isinstance(part, Expectation) else None
+        label = part.algorithm if isinstance(part, report.Expectation) else None
         known = {variant for each, variant in found if label in {None, each}}
         for inside, name in _names_in(part, ("variant", "variants")):
             if known and name not in known:
@@ -293,7 +284,7 @@ def check_variants(
 
 
 def find_frontier(
-    plot: TradeoffPlot, cases: Sequence[Case], data: ExperimentData
+    plot: report.TradeoffPlot, cases: Sequence[Case], data: ExperimentData
 ) -> Frontier | None:
     """Return the frontier that all data sets share if it matches the axes, else None.
 
@@ -321,7 +312,7 @@ def check_known_optima(
     experiment: Experiment, cases: Sequence[Case], data: ExperimentData
 ) -> Iterator[Diagnostic]:
     """Yield a W306 for each plot with `optimum` whose axes have no known optimum."""
-    for loc, plot in plots_of(experiment, TradeoffPlot):
+    for loc, plot in plots_of(experiment, report.TradeoffPlot):
         if plot.optimum and find_frontier(plot, cases, data) is None:
             message = f"no data set here has a known optimum of '{plot.y}' for each '{plot.x}'"
             yield Diagnostic("W306", message, "remove `optimum: true`", loc=(*loc, "optimum"))
