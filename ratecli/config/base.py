@@ -360,7 +360,11 @@ ColumnName = Annotated[str, StringConstraints(strict=True, min_length=1)]
 ColumnNames = Annotated[tuple[ColumnName, ...], Field(min_length=1)]
 StrictFlag = Annotated[bool, Strict()]
 SeedNumber = Annotated[int, Strict(), Field(ge=0)]
-ScalarValue = Annotated[bool | int | float | str, OneOf("a number, a text, true or false")]
+ScalarValue = Annotated[
+    bool | int | float | str,
+    OneOf("a number, a text, true or false"),
+    WithJsonSchema({"type": ["number", "string", "boolean"]}),
+]
 """A value of a swept name or of a column."""
 
 

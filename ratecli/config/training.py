@@ -73,7 +73,7 @@ def _parse_amount(value: object, units: dict[str, float], hint: str) -> float:
 DurationField = Annotated[
     float, BeforeValidator(_validate_seconds, json_schema_input_type=float | str)
 ]
-MemoryField = Annotated[int, BeforeValidator(_validate_bytes, json_schema_input_type=int | str)]
+MemoryField = Annotated[int, BeforeValidator(_validate_bytes, json_schema_input_type=float | str)]
 
 
 class LimitsSpec(base.Spec):

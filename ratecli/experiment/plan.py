@@ -122,9 +122,8 @@ class Plan:
 
     def first_of_each(self) -> Plan:
         """Return a plan of each algorithm's first trial on each data set, with those it needs."""
-        firsts = {algorithm_and_dataset(trial): trial.key for trial in reversed(self.planned)}
         tasks = {task.key: task for task in self.tasks}
-        pending, required = [*firsts.values()], set[str]()
+        pending, required = [*_first_keys(self.planned)], set[str]()
         while pending:
             key = pending.pop()
             required.add(key)
@@ -164,7 +163,7 @@ def make_plan(
     ]
     seconds = {trial.key: _stated_seconds(experiment, trial) for trial in planned}
     known = {key: each for key, each in seconds.items() if each is not None}
-    first = _middle_keys(each for each in planned if each.seed == experiment.seeds[0])
+    first = set(_first_keys(planned))
 
     rows_text = cache(repr)
 
@@ -206,12 +205,9 @@ def algorithm_and_dataset(trial: PlannedTrial) -> tuple[str, object]:
     return trial.label, trial.point.get(DATASET_AXIS)
 
 
-def _middle_keys(trials: Iterable[PlannedTrial]) -> set[str]:
-    """Return the key of one trial of each algorithm and swept data set, amid the sweep points."""
-    found: dict[tuple[str, object], list[str]] = {}
-    for trial in trials:
-        found.setdefault(algorithm_and_dataset(trial), []).append(trial.key)
-    return {keys[len(keys) // 2] for keys in found.values()}
+def _first_keys(trials: Sequence[PlannedTrial]) -> Iterable[str]:
+    """Return the key of the first trial of each algorithm and swept data set."""
+    return {algorithm_and_dataset(trial): trial.key for trial in reversed(trials)}.values()
 
 
 def _stated_seconds(experiment: Experiment, trial: PlannedTrial) -> float | None:
