@@ -1,36 +1,36 @@
-"""The best single threshold for each group: all choices if there are few, else a local search.
+"""The best single threshold for each group: all choices if there are few, else a search.
 
-The search moves the cuts of one group, of two groups or of all groups together, on grids that
-become finer around the best choice. The bound of the hull of random choices says how far its result
-may be from the optimum.
+A local search moves the cuts of one group, of two groups or of all groups together, on grids that
+become finer around the best choice. If the goals are convex, branch and bound over intervals of
+cuts then finds the best choice.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.solvers.baselines.group_hull import CutIndices, GroupHull
+from ratecli.solvers.baselines.group_hull import MIN_CUT_CHANCE, CutIndices, GroupHull
 from ratecli.solvers.hull.forms import RatePoints
-from ratecli.solvers.hull.master import HullOptimum, Master
+from ratecli.solvers.hull.master import HullOptimum, Master, solution
 
 ROUNDING = 1e-12
 """Rounding error of a sum of a few exact rates."""
-MAX_CHOICES = 200_000
+MAX_CHOICES = 20_000
 """Maximum number of choices that are all evaluated."""
-MAX_CHOICES_AT_ONCE, MAX_ENTRIES_AT_ONCE = 10_000, 20_000_000
+MAX_CHOICES_AT_ONCE, MAX_ENTRIES_AT_ONCE = 1000, 20_000_000
 """Maximum number of choices evaluated together, and of their rates."""
-MAX_SINGLE_MOVES = 1000
-"""Maximum number of cuts of a group tried together."""
 STARTS = 64
-"""Maximum number of choices among the cuts of the best random choice."""
+"""Maximum number of choices among the cuts of a random choice."""
 PASSES = 20
 MAX_PAIRS = 30
 """Maximum number of pairs of groups that are moved together."""
@@ -40,12 +40,10 @@ MIN_GRID = 3
 """All groups are moved together if the grid has at least this many cuts of each."""
 ZOOM = 0.7
 """Width of a grid relative to the one before it."""
-PROVEN_GAP, SMALL_GAP = 1e-9, 5e-4
-"""Gaps that count as 0, and that need no further search."""
-MAX_PROGRAMS = 5
-"""Maximum number of integer programs, each with tangents at the last one's choice."""
-MAX_BINARIES, MAX_NODES = 600, 1000
-"""Maximum number of cuts in an integer program, and of nodes that HiGHS opens."""
+PROVEN_GAP = 1e-9
+"""Gaps that count as 0."""
+MAX_GROUPS, MAX_BOXES = 6, 200
+"""Maximum number of groups for branch and bound, and of boxes whose best random choice is found."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,12 @@ class CutChoice:
         """Choices are compared by their violation, then by their objective; smaller is better."""
         return self.violation, self.objective
 
+    def rank(self, elastic: bool) -> float:
+        """Return the objective, infinite if a constraint is violated; the violation if elastic."""
+        if elastic:
+            return self.violation
+        return np.inf if self.violation else self.objective
+
 
 def best_deterministic_cuts(
     hull: GroupHull, optimum: HullOptimum, chances: Sequence[tuple[CutIndices, Array]]
@@ -81,35 +85,67 @@ def best_deterministic_cuts(
     local, sizes = _LocalSearch(hull), [len(cell) for cell in hull.cells]
     if math.prod(sizes) <= MAX_CHOICES:
         return replace(local.all(sizes), gap=0.0)
-    supports = list(itertools.islice(itertools.product(*(cuts for cuts, _ in chances)), STARTS))
-    found = local.best(np.array(supports).T)
-    searches: tuple[Callable[[], CutChoice], ...] = (
-        lambda: local.moved(found, widest=MAX_NEAR),
-        lambda: local.moved(found),
-        lambda: local.moved(local.rounded(optimum, chances)),
-        lambda: local.moved(local.coarse()),
-    )
-    for search in searches:
-        if _gap(found, optimum) > SMALL_GAP:
-            found = min(found, search(), key=attrgetter("key"))
-    tangents_at = [optimum.rates, hull.rates(found.cuts[:, None])[:, 0]]
-    for _ in range(MAX_PROGRAMS if _gap(found, optimum) > SMALL_GAP else 0):
-        exact = local.integral(tangents_at.pop(0), found, chances) if tangents_at else None
-        if exact is None:
+    elastic, least = not optimum.feasible, optimum.bound
+    found = local.moved(local.better(None, [cuts for cuts, _ in chances]), widest=MAX_NEAR)
+    if hull.program.is_convex and len(sizes) <= MAX_GROUPS:
+        found, least = _bounded(local, found, optimum)
+    if not found.rank(elastic) - PROVEN_GAP <= least < np.inf:
+        starts = found, local.rounded(optimum, chances), local.coarse()
+        found = min(map(local.moved, starts), key=attrgetter("key"))
+    left = found.rank(elastic) - least if least < np.inf else np.inf  # no choice is feasible
+    return replace(found, gap=left if left > PROVEN_GAP else 0.0)
+
+
+class _Box(NamedTuple):
+    """The choices with cuts between two ends (C,) for each group; none is better than `bound`."""
+
+    bound: float
+    number: int
+    low: CutIndices
+    high: CutIndices
+
+    def halves(self, bound: float, number: int, c: int, middle: float) -> Iterator[_Box]:
+        """Yield the choices with a cut of group c below or at the middle, and those above it."""
+        last = min(max(math.floor(middle), self.low[c]), self.high[c] - 1)
+        own = np.arange(len(self.low)) == c
+        yield _Box(bound, number, self.low, np.where(own, last, self.high))
+        yield _Box(bound, number + 1, np.where(own, last + 1, self.low), self.high)
+
+
+def _bounded(
+    local: _LocalSearch, found: CutChoice, optimum: HullOptimum
+) -> tuple[CutChoice, float]:
+    """Return the best choice by branch and bound, given a good one, and a bound on its rank.
+
+    The goals are convex. The best random choice of the cuts in a box bounds its single choices.
+    Boxes are split at the mean cut of the group whose cut varies most.
+    """
+    hull, count, elastic = local.hull, len(local.ends), not optimum.feasible
+    points = np.hstack([cell.points(hull.kinds.slopes, slice(None)) for cell in hull.cells])
+    block = np.repeat(np.arange(count), local.ends + 1)
+    cut = np.concatenate([np.arange(end + 1) for end in local.ends])
+    boxes, solved = [_Box(optimum.bound, 0, 0 * local.ends, local.ends)], 0
+    while boxes and boxes[0].bound < found.rank(elastic) - PROVEN_GAP and solved < MAX_BOXES:
+        box, solved = heapq.heappop(boxes), solved + 1
+        inside = (box.low[block] <= cut) & (cut <= box.high[block])
+        own, cuts = block[inside], cut[inside]
+        here = RatePoints(points[:, inside], own, hull.origin)
+        best = solution(Master(hull.program, here, optimum.tangents, elastic=elastic, floor=0.0))
+        if best is None:
             continue
-        better = min(found, exact, local.moved(exact), key=attrgetter("key"))
-        if better is not found:
-            found = better
-            tangents_at.append(hull.rates(found.cuts[:, None])[:, 0])
-    return replace(found, gap=_gap(found, optimum))
-
-
-def _gap(found: CutChoice, optimum: HullOptimum) -> float:
-    """Return how far a choice may be from the optimum, given that of the hull."""
-    if found.violation and optimum.feasible:
-        return np.inf
-    gap = max((found.violation or found.objective) - optimum.bound, 0.0)
-    return gap if gap > PROVEN_GAP else 0.0
+        likely = best.weights > MIN_CUT_CHANCE
+        found = local.better(found, [cuts[likely & (own == c)] for c in range(count)])
+        mean = np.bincount(own, best.weights * cuts)
+        spread = np.bincount(own, best.weights * (cuts - mean[own]) ** 2)
+        c = int(np.argmax(spread))
+        middle = float(mean[c])
+        if likely.sum() <= count:  # a single choice, which is not found if a ratio is undefined
+            c = int(np.argmax(box.high - box.low))
+            middle = 0.5 * float(box.low[c] + box.high[c])
+        if best.bound < found.rank(elastic) - PROVEN_GAP and box.low[c] < box.high[c]:
+            for half in box.halves(best.bound, 2 * solved, c, middle):
+                heapq.heappush(boxes, half)
+    return found, boxes[0].bound if boxes else found.rank(elastic)
 
 
 class _LocalSearch:
@@ -131,31 +167,11 @@ class _LocalSearch:
         key, k = self.hull.program.best_point(self.hull.rates(choices), ROUNDING)
         return CutChoice(choices[:, k], *key)
 
-    def integral(
-        self, at: Array, found: CutChoice, chances: Sequence[tuple[CutIndices, Array]]
-    ) -> CutChoice | None:
-        """Return the best of some choices if tangents at rates (K,) replace curved goals.
-
-        These are cuts near those of a choice and of the best random choice. Solved by HiGHS as a
-        program with a binary number for each cut; None if that finds no choice.
-        """
-        each, parts = max(MAX_BINARIES // len(self.ends), MIN_GRID), list[CutIndices]()
-        for (own, _), cut, end in zip(chances, found.cuts, self.ends, strict=True):
-            known = np.append(own, cut)
-            distance = np.abs(np.arange(end + 1)[:, None] - known).min(axis=1)
-            parts.append(np.sort(np.argsort(distance, kind="stable")[:each]))
-        cells, slopes = self.hull.cells, self.hull.kinds.slopes
-        points = np.hstack([c.points(slopes, p) for c, p in zip(cells, parts, strict=True)])
-        block = np.repeat(np.arange(len(cells)), [len(part) for part in parts])
-        flat = self.hull.program.linearized(at, single=True)
-        if flat is None:
-            return None
-        master = Master(flat, RatePoints(points, block, self.hull.origin), floor=0.0)
-        chosen = master.solve_integral(MAX_NODES)
-        if chosen is None:
-            return None
-        cuts = [int(p[np.argmax(chosen[block == c])]) for c, p in enumerate(parts)]
-        return self.best(np.array(cuts)[:, None])
+    def better(self, choice: CutChoice | None, supports: Sequence[CutIndices]) -> CutChoice:
+        """Return the best of a choice and of `STARTS` combinations of some cuts of each group."""
+        some = list(itertools.islice(itertools.product(*supports), STARTS))
+        found = self.best(np.array(some).T)
+        return found if choice is None else min(choice, found, key=attrgetter("key"))
 
     def all(self, sizes: Sequence[int]) -> CutChoice:
         """Return the best of all choices, given the number of cuts of each group."""
@@ -203,8 +219,7 @@ class _LocalSearch:
 
         The first grid reaches `widest` cuts from the choice, the last one has all cuts around it.
         """
-        most = MAX_SINGLE_MOVES if len(groups) == 1 else self.most
-        each, half = int(most ** (1 / len(groups))), min(self.ends[groups].max() / 2, widest)
+        each, half = int(self.most ** (1 / len(groups))), min(self.ends[groups].max() / 2, widest)
         while True:
             own = choice.cuts[groups]
             low, high = np.maximum(own - half, 0), np.minimum(own + half, self.ends[groups])

@@ -154,7 +154,8 @@ class GroupHull:
         optimum = best_in_hull(self.program, self.columns, 0.5 * self.gap)
         assert optimum is not None
         objective, most = self.program.objective, optimum.value + OBJECTIVE_TIE
-        if not optimum.feasible or objective.shares.any() or objective.smooth:
+        is_error = not objective.curves and (objective.line.slopes == self.error).all()
+        if not optimum.feasible or objective.shares.any() or objective.smooth or is_error:
             return optimum
         bound = replace(objective, line=objective.line + LinearTerm(0.0 * self.error, -most))
         constraints = (*self.program.constraints, bound)
