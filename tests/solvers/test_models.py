@@ -223,18 +223,6 @@ def test_thresholds_of_a_tree_are_not_those_of_the_trees_of_folds():
     assert np.mean(missed["{'folds': 5}"]) > 0.015
 
 
-def test_a_recall_set_by_scores_of_the_fitted_rows_is_missed_on_new_rows():
-    rules, rng = Rules({"r": "recall >= 0.8"}), np.random.default_rng(0)
-    given, new = problem(noisy(1500, rng), rules), problem(noisy(4000, rng), rules)
-    missed = {}
-    for scores in ("in_sample", {"folds": 5}):
-        model = {"RandomForestClassifier": {"n_estimators": 20, "random_state": 0}}
-        found = run(Thresholded(model=model, scores=scores), given)
-        missed[str(scores)] = new.violation(found.variants["deterministic"])
-    assert missed["in_sample"] > 0.1
-    assert missed["{'folds': 5}"] < 0.03
-
-
 def test_algorithms_of_a_trial_share_a_fit():
     options = Unconstrained(model=LIGHTGBM), PostShift(model=LIGHTGBM, scores="in_sample")
     one, other = (fit_model(each, table())[0] for each in options)
