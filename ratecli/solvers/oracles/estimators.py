@@ -98,26 +98,6 @@ def library_settings(estimator: type[Any], given: Collection[str]) -> dict[str, 
     return settings
 
 
-def fit_booster(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEnsemble | None:
-    """Fit boosted trees to rows and return them; None if the model is of another kind.
-
-    Raises
-    ------
-    Exception
-        As the library does.
-    """
-    match library(type(model)):
-        case "lightgbm":
-            return _fit_lightgbm(model, rows, stopping)
-        case "xgboost":
-            return _fit_xgboost(model, rows, stopping)
-        case "catboost":
-            return _fit_catboost(model, rows, stopping)
-        case "sklearn" if type(model).__name__.startswith("HistGradientBoosting"):
-            return _fit_histogram(model, rows)
-    return None
-
-
 def _fit_lightgbm(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEnsemble:
     more = _stopping_rows(model, stopping, "eval_sample_weight", lightgbm_columns)
     more["categorical_feature"] = rows.layout.categories or "auto"
@@ -186,9 +166,30 @@ def _fit_histogram(model: Any, rows: FitRows) -> TreeEnsemble:
     return convert_sklearn_trees(model, layout)
 
 
+BOOSTER_FITS: Mapping[str, Callable[[Any, FitRows, FitRows | None], TreeEnsemble]] = {
+    "lightgbm": _fit_lightgbm,
+    "xgboost": _fit_xgboost,
+    "catboost": _fit_catboost,
+}
+
+
+def fit_booster(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEnsemble | None:
+    """Fit boosted trees to rows and return them; None if the model is of another kind.
+
+    Raises
+    ------
+    Exception
+        As the library does.
+    """
+    if type(model).__name__.startswith("HistGradientBoosting"):
+        return _fit_histogram(model, rows)
+    fit = BOOSTER_FITS.get(library(type(model)))
+    return fit(model, rows, stopping) if fit else None
+
+
 def _columns(X: Features, layout: ColumnLayout) -> Array:
     """Return the columns (m, C); raise ValueError if they are too large."""
-    check_size(X.shape[0] * len(layout.levels), X)
+    _check_size(X.shape[0] * len(layout.levels), X)
     return layout.columns(X)
 
 
@@ -206,11 +207,11 @@ def dense_features(X: Features) -> Array:
     """Return X as a dense array; raise ValueError if it is too large."""
     if isinstance(X, np.ndarray):
         return X
-    check_size(X.shape[0] * X.shape[1], X)
+    _check_size(X.shape[0] * X.shape[1], X)
     return np.asarray(X.toarray())
 
 
-def check_size(entries: int, X: Features) -> None:
+def _check_size(entries: int, X: Features) -> None:
     """Raise ValueError if a dense array would have too many entries."""
     if entries > MAX_DENSE_ENTRIES:
         raise ValueError(f"it needs a dense matrix, and {X.shape[0]} x {X.shape[1]} is too large")
@@ -410,21 +411,13 @@ def _version(found: type[Any]) -> str | None:
 
 
 def _fit_to_features(model: BaseEstimator, rows: FitRows) -> ProbabilityModel:
-    model.fit(_accepted_features(model, rows.X), rows.classes, sample_weight=rows.weights)
+    X = to_int32_indices(rows.X) if takes_sparse(model) else dense_features(rows.X)
+    model.fit(X, rows.classes, sample_weight=rows.weights)
     if type(model).__name__ in TREE_CONVERTERS:
         return convert_sklearn_trees(model, ColumnLayout.numbers(rows.layout.width))
     if not hasattr(model, "n_features_in_"):  # only scikit-learn's own classes must set it
         model.n_features_in_ = rows.X.shape[1]
     return SklearnModel(model)
-
-
-def _accepted_features(model: BaseEstimator, X: Features) -> Features:
-    """Return X in a form that the classifier accepts: sparse if it can."""
-    if isinstance(X, np.ndarray):
-        return X
-    if takes_sparse(model):
-        return to_int32_indices(X)
-    return dense_features(X)
 
 
 def fit_named(

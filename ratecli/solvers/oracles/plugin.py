@@ -24,7 +24,6 @@ from ratecli.models.linear import Threshold
 from ratecli.models.output_cache import take_rows
 from ratecli.models.probabilities import FactoredModel, ProbabilityModel, SklearnModel
 from ratecli.rates.matrix import RowKinds
-from ratecli.rates.sample import Mask
 from ratecli.solvers.oracles.base import FitRows, Oracle, OracleRows, as_linear_threshold
 from ratecli.solvers.oracles.choice import (
     LINEAR_ORACLE,
@@ -251,14 +250,12 @@ class PlugInOracle:
         return kinds, FactoredModel(labels, tuple(parts), label_of, column)
 
     def _group_thresholds(self, prices: Array) -> GroupThreshold:
-        groups, (positive, negative, unlabelled) = self._groups, self._label_masks
-        costs = self._weights * self.rows.kind_costs(prices)
-        labelled = self._weights[:, ~unlabelled].sum(axis=1)
-        spread = _safe_quotient(costs[:, unlabelled].sum(axis=1), labelled)
-        a, b = (
-            _safe_quotient(costs[:, own].sum(axis=1), self._weights[:, own].sum(axis=1)) + spread
-            for own in (positive, negative)
-        )
+        groups, masks = self._groups, self._label_masks
+        costs = (self._weights * self.rows.kind_costs(prices)) @ masks.T
+        sizes = self._weights @ masks.T
+        labelled = sizes[:, :2].sum(axis=1)
+        spread = _safe_quotient(costs[:, 2], labelled)
+        a, b = _safe_quotient(costs[:, :2], sizes[:, :2]).T + spread
         cheaper = np.where(costs.sum(axis=1) < 0, -OUTER_THRESHOLD, OUTER_THRESHOLD)
         thresholds = np.where((b > a) & (labelled > 0), _safe_quotient(b + a, b - a), cheaper)
         thresholds = thresholds.clip(-OUTER_THRESHOLD, OUTER_THRESHOLD)
@@ -276,20 +273,19 @@ class PlugInOracle:
         return np.asarray((self.rows.shares @ inside).T)
 
     @cached_property
-    def _label_masks(self) -> tuple[Mask, Mask, Mask]:
-        """Three masks (Q,): kinds with a positive label, with a negative one, and without a label.
+    def _label_masks(self) -> Array:
+        """(3, Q) 1 for the kinds with a positive label, with a negative one, and without a label.
 
         They follow from the error rate: a positive decision adds to it where the label is negative.
         """
         kinds = self.rows.kinds
         wrong = kinds.patterns[kinds.matrix.index()[ERROR_RATE]]
-        return wrong < 0, wrong > 0, wrong == 0
+        return np.stack([wrong < 0, wrong > 0, wrong == 0]).astype(float)
 
     @cached_property
     def _scorer(self) -> CostSensitiveClassifier | Threshold:
         """Its score is the probability of a positive label minus that of a negative one."""
-        positive, negative, _ = self._label_masks
-        shares = np.stack([self.rows.shares[own].sum(axis=0) for own in (negative, positive)])
+        shares = self._label_masks[[1, 0]] @ self.rows.shares
         labels, used = np.nonzero(shares)
         if len(np.unique(labels)) < 2:
             return Threshold(np.zeros(self.rows.width), 1.0 if labels.any() else -1.0)
