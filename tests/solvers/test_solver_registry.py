@@ -1,7 +1,8 @@
 import pytest
 
+from ratecli.conformance.checks import run_checks
 from ratecli.conformance.problems import SolverSubject
-from ratecli.conformance.solvers import SOLVER_CHECKS
+from ratecli.conformance.solvers import SOLVER_DECLARATIONS
 from ratecli.solvers.base import Solver
 from ratecli.solvers.registry import BUILT_IN_ALGORITHMS, all_algorithms
 
@@ -15,9 +16,8 @@ def test_every_algorithm_is_a_solver_with_documented_options(entry):
     assert solver.__module__ == f"ratecli.solvers.{entry.path.partition(':')[0]}"
     assert entry.summary
     assert entry.source
-    for name, (stage, *_) in SOLVER_CHECKS.by_name.items():
-        result = stage or SOLVER_CHECKS.run_one(name, SolverSubject(solver()))
-        assert stage or result.state != "failed", result
+    for result in run_checks(SolverSubject(solver()), SOLVER_DECLARATIONS, ()):
+        assert result.state != "failed", result
 
 
 def test_names_are_unique_and_found():
