@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from pandas.util import hash_array
 from scipy import sparse
@@ -175,9 +176,7 @@ def rows_without_group(classifier: Classifier, members: Array) -> NDArray[np.boo
     if isinstance(classifier, MixtureClassifier):
         found = [rows_without_group(each, members) for each in classifier.members]
         return np.asarray(np.any(found, axis=0))
-    if not isinstance(classifier, GroupThreshold) or members.shape[1] != len(classifier.slices):
-        return np.zeros(len(members), dtype=bool)
-    if not len(classifier.groups):
+    if not isinstance(classifier, GroupThreshold) or not classifier.groups.size:
         return np.zeros(len(members), dtype=bool)
     return np.equal(find_groups(members, classifier.groups), len(classifier.groups))
 
@@ -214,12 +213,8 @@ def find_groups(members: Array, groups: NDArray[np.bool_]) -> NDArray[np.intp]:
 
     Memberships are (n, S) of rows and (C, S) of groups, which are distinct.
     """
-    if not len(groups):
-        return np.zeros(len(members), dtype=np.intp)
-    known, own = hash_memberships(groups), hash_memberships(members)
-    order = np.argsort(known)
-    near = order[np.minimum(np.searchsorted(known[order], own), len(known) - 1)]
-    return np.where(known[near] == own, near, len(known))
+    found = pd.Index(hash_memberships(groups)).get_indexer(pd.Index(hash_memberships(members)))
+    return np.where(found < 0, len(groups), found)
 
 
 @dataclass(frozen=True)

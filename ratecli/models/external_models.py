@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ratecli.errors import exception_line
 from ratecli.models.base import Array
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.probabilities import load_skops, trusted_types
@@ -54,7 +55,7 @@ class OnnxModel:
             providers = ["CPUExecutionProvider"]
             self._session = onnxruntime.InferenceSession(blob, options, providers=providers)
         except Exception as error:  # onnxruntime has its own errors
-            raise ValueError(f"it is no ONNX model: {_line(error)}") from error
+            raise ValueError(f"it is no ONNX model: {exception_line(error)}") from error
         found = self._session.get_inputs()
         self.inputs: Mapping[str, str] = {each.name: each.type for each in found}
         for name, kind in self.inputs.items():
@@ -86,7 +87,7 @@ class OnnxModel:
         try:
             found = self._session.run(None, given)[-1]
         except Exception as error:  # onnxruntime has its own errors
-            raise ValueError(f"it fails: {_line(error)}") from error
+            raise ValueError(f"it fails: {exception_line(error)}") from error
         if isinstance(found, list):  # a mapping of classes to probabilities for each row
             found = np.array([[each[key] for key in sorted(each)] for each in found])
         if found.ndim != 2 or found.shape[1] not in {1, 2} or found.dtype.kind != "f":
@@ -135,7 +136,9 @@ class StoredPipeline:
             classes = len(self._model.classes_)
             self.names = [str(name) for name in getattr(self._model, "feature_names_in_", [])]
         except Exception as error:  # whatever a broken file makes skops raise
-            raise ValueError(f"it is no classifier of scikit-learn: {_line(error)}") from error
+            raise ValueError(
+                f"it is no classifier of scikit-learn: {exception_line(error)}"
+            ) from error
         if classes != 2:
             raise ValueError(f"it has {classes} classes, not two")
         if not self.names:
@@ -165,7 +168,7 @@ class StoredPipeline:
                 layout = ColumnLayout.numbers(X.shape[1])
                 return convert_sklearn_trees(self._last, layout).probabilities(X)[:, 1]
         except Exception as error:
-            raise ValueError(f"it does not accept the table: {_line(error)}") from error
+            raise ValueError(f"it does not accept the table: {exception_line(error)}") from error
 
 
 def _load(blob: bytes) -> tuple[Any, Any, Any]:
@@ -184,7 +187,3 @@ def _dump(model: Any) -> bytes:
     from skops.io import dumps  # noqa: PLC0415
 
     return bytes(dumps(model))
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
