@@ -121,31 +121,26 @@ def read_problem(
     FaultError
         E1xx, E2xx, E3xx as for a file, located in what the user wrote.
     """
-    named = isinstance(constraints, Mapping)
     texts = [constraints] if isinstance(constraints, str) else constraints
-    rules = (
-        dict(texts)
-        if isinstance(texts, Mapping)
-        else {f"rule_{k}": text for k, text in enumerate(texts, start=1)}
-    )
-    own = {"holds": None if holds == "train" else holds, "level": level}
-    own = {name: value for name, value in own.items() if value is not None}
-    algorithms = [{algorithm: _options_of(options or {}) | own}]
-    if algorithm != UNCONSTRAINED and any(
-        "of(" in str(text) for text in (goals.get("objective"), *rules.values())
-    ):
-        # it must not see the test rows, but need not pass the test
-        untested = {} if safety is None else {"safety": {"test": False}}
-        algorithms.append({UNCONSTRAINED: untested | ({"loss": "squared"} if numeric else {})})
-    content: dict[str, Any] = {
+    names = texts if isinstance(texts, Mapping) else [f"rule_{k + 1}" for k in range(len(texts))]
+    rules = dict(zip(names, texts.values() if isinstance(texts, Mapping) else texts, strict=True))
+    own: dict[str, Any] = {} if holds == "train" else {"holds": holds}
+    own |= {} if level is None else {"level": level}
+    content = {
         "metrics": {},
         **{key: _on_one_line(value) for key, value in {**goals, "constraints": rules}.items()},
         "sweep": {name: [value] for name, value in (parameters or {}).items()},
         "regularization": {"l2": l2},
-        "algorithms": algorithms,
+        "algorithms": [{algorithm: _options_of(options or {}) | own}],
         "deployed": None if deployed is None else {"column": deployed},
         "safety": safety,
     }
+    goal_texts = (goals.get("objective"), *rules.values())
+    if algorithm != UNCONSTRAINED and any("of(" in str(text) for text in goal_texts):
+        # it must not see the test rows, but need not pass the test
+        untested = {} if safety is None else {"safety": {"test": False}}
+        loss = {"loss": "squared"} if numeric else {}
+        content["algorithms"].append({UNCONSTRAINED: untested | loss})
     places: dict[Loc, str] = {
         ("sweep",): "parameters",
         ("regularization",): "l2",
@@ -153,18 +148,21 @@ def read_problem(
         ("algorithms", 0, algorithm): f"options of {algorithm}",
         **{("algorithms", 0, algorithm, name): name for name in own},
     }
-    if not named:
-        places |= {("constraints", name): f"constraints[{k}]" for k, name in enumerate(rules)}
-    document = Document.of_data(
-        {key: value for key, value in content.items() if value is not None}, names=places
-    )
-    problem = read_spec(Problem, document)
-    rows = DatasetSpec.model_construct(target="number" if numeric else "classes")
-    reading = ProblemReader(problem, document, {ROWS_DATASET: rows}, {(ROWS_DATASET,): columns})
+    shown = {name: name for name in rules}
+    if names is not texts:
+        shown = rules
+        places |= {("constraints", name): f"constraints[{k}]" for k, name in enumerate(names)}
+    given = {key: value for key, value in content.items() if value is not None}
+    reading = _reader(Document.of_data(given, names=places), columns, numeric=numeric)
     case, *others = reading.cases()
-    return ReadProblem(
-        reading, case, tuple(others), {name: name for name in rules} if named else rules
-    )
+    return ReadProblem(reading, case, tuple(others), shown)
+
+
+def _reader(document: Document, columns: SliceColumns, *, numeric: bool) -> ProblemReader:
+    """Return the reader of a problem about rows in memory with these columns."""
+    rows = DatasetSpec.model_construct(target="number" if numeric else "classes")
+    problem = read_spec(Problem, document)
+    return ProblemReader(problem, document, {ROWS_DATASET: rows}, {(ROWS_DATASET,): columns})
 
 
 def shared_arguments(estimator: Any) -> dict[str, Any]:

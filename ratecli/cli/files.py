@@ -94,41 +94,49 @@ def schema() -> None:
     print_json(file_schema())
 
 
+TemplateOption: TypeAlias = Annotated[
+    str | None,
+    Option(
+        "--template",
+        "-t",
+        metavar="NAME",
+        help="Which starter file; see --list.",
+        autocompletion=args.complete_templates,
+    ),
+]
+TargetOption: TypeAlias = Annotated[
+    args.Text, args.column_option("Instead of --label: a column of numbers to predict.")
+]
+ScoreOption: TypeAlias = Annotated[
+    args.Text, args.column_option("The score of an existing model, to set thresholds on it.")
+]
+DeployedOption: TypeAlias = Annotated[
+    args.Text, args.column_option("The decisions of the model in use, for the goal churn.")
+]
+DeployedPositiveOption: TypeAlias = Annotated[
+    args.Text,
+    Option(metavar="VALUE", help="Its positive value, if it has other words than the label."),
+]
+PositiveOption: TypeAlias = Annotated[
+    args.Text, Option(metavar="VALUE", help="The label's positive value.")
+]
+
+
 def init(
     path: Annotated[
         Path, Argument(metavar="[PATH]", show_default=True, help="- is standard output.")
     ] = DEFAULT_FILE,
     *,
-    template: Annotated[
-        str | None,
-        Option(
-            "--template",
-            "-t",
-            metavar="NAME",
-            help="Which starter file; see --list.",
-            autocompletion=args.complete_templates,
-        ),
-    ] = None,
+    template: TemplateOption = None,
     data: Annotated[Path | None, Option(metavar="CSV", help="Your own table.")] = None,
     label: Annotated[args.Text, args.column_option("The column to predict.")] = None,
-    target: Annotated[
-        args.Text, args.column_option("Instead of --label: a column of numbers to predict.")
-    ] = None,
+    target: TargetOption = None,
     group: Annotated[list[str] | None, args.column_option(GROUP_HELP)] = None,
     goal: Annotated[list[str] | None, Option(metavar="'NAME LIMIT'", help=GOAL_HELP)] = None,
-    score: Annotated[
-        args.Text, args.column_option("The score of an existing model, to set thresholds on it.")
-    ] = None,
-    deployed: Annotated[
-        args.Text, args.column_option("The decisions of the model in use, for the goal churn.")
-    ] = None,
-    deployed_positive: Annotated[
-        args.Text,
-        Option(metavar="VALUE", help="Its positive value, if it has other words than the label."),
-    ] = None,
-    positive: Annotated[
-        args.Text, Option(metavar="VALUE", help="The label's positive value.")
-    ] = None,
+    score: ScoreOption = None,
+    deployed: DeployedOption = None,
+    deployed_positive: DeployedPositiveOption = None,
+    positive: PositiveOption = None,
     separator: args.SeparatorOption = None,
     decimal: args.DecimalOption = None,
     thousands: args.ThousandsOption = None,
