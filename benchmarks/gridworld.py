@@ -27,7 +27,7 @@ from scipy.special import softmax
 
 from ratecli.config.dataset import DatasetSpec
 from ratecli.datasets.load import load_entry_table
-from ratecli.datasets.sources import gridworld
+from ratecli.datasets.sources import environments
 from ratecli.experiment.prepare import prepare
 from ratecli.models.policy import Episodes
 from ratecli.models.storage import loads
@@ -68,7 +68,7 @@ def ours(seed: int, bound: dict[str, str]) -> Found:
         begun = time.process_time()
         result = run_trial(job, {})
         seconds = time.process_time() - begun
-    returned = [gridworld.true_returns(loads(text)) for text in result.models.values()]
+    returned = [environments.gridworld_returns(loads(text)) for text in result.models.values()]
     return returned[0]["reward"] if returned else np.nan, seconds
 
 
@@ -101,7 +101,7 @@ def toolkit(seed: int, weights: str, steps: tuple[int, float], python: str) -> F
         if done.returncode:
             sys.exit(f"the toolkit failed by {python}:\n{done.stderr}")
         found = dict(np.load(path.with_suffix(".toolkit.npz")))
-    value = gridworld.expected_return(softmax(found["weights"], axis=1))
+    value = environments.gridworld().expected_returns(softmax(found["weights"], axis=1))["reward"]
     return value if found["passed"] else np.nan, float(found["seconds"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +21,7 @@ from ratecli.datasets.columns import (
     FEW_LEVELS,
     STRAY_SHARE,
     ColumnFacts,
-    is_text,
+    LazyMapping,
     missing_cells_error,
     read_label,
     read_number_label,
@@ -292,19 +292,14 @@ def _checksums(entry: DatasetSpec, paths: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _load_own(entry: DatasetSpec, files: EntryFiles, deployed: str | None) -> Table:
-    form, categorical = TextFormat.of_spec(entry), entry.categorical or ()
     with errors_at("path"):
-        frame = read_own_table(files.own[0], categorical)
+        frame = read_own_table(files.own[0], entry.categorical or ())
     features = feature_names(entry, [str(name) for name in frame.columns], deployed)
-    for name in entry.number_columns:
-        if name in frame and is_text(frame[name]):
-            check_notation(name, frame[name].unique(), form)
     if entry.logged is not None and not entry.logged.episode:
         check_logged(frame, entry.logged)
-    means = entry.missing == MISSING_TO_MEAN
-    for name in features:
-        if frame[name].notna().any():  # an empty column is left out
-            check_feature(frame[name], form, meant_as_text=name in categorical, means=means)
+    empty = {name for name in features if frame[name].isna().all()}  # is left out
+    facts = LazyMapping(map(str, frame.columns), lambda name: ColumnFacts.of(frame[name]))
+    check_columns(entry, features, facts, empty)
     label_range, label = registry.label_range(entry), np.full(len(frame), np.nan)
     if entry.label is not None and label_range is not None:
         with errors_at("label" if entry.label_range is None else "label_range"):
@@ -321,9 +316,32 @@ def _load_own(entry: DatasetSpec, files: EntryFiles, deployed: str | None) -> Ta
         weight=None if entry.weight is None else _read_weight(frame[entry.weight]),
         digest=files.digest,
         files=files.sums,
-        missing=means,
+        missing=entry.missing == MISSING_TO_MEAN,
         logged=entry.logged,
     )
+
+
+def check_columns(
+    entry: DatasetSpec,
+    features: Sequence[str],
+    facts: Mapping[str, ColumnFacts],
+    left_out: Collection[str],
+) -> None:
+    """Raise the first error of columns that cannot be numbers or features.
+
+    Features that are `left_out`, because they have one value or none, need not be right.
+    """
+    form = TextFormat.of_spec(entry)
+    for name in [name for name in entry.number_columns if name in facts]:
+        if fault := other_notation_error(name, facts[name].words, form):
+            raise FaultError(fault)
+    for name in features:
+        if name not in left_out:
+            meant_as_text = name in (entry.categorical or ())
+            means = entry.missing == MISSING_TO_MEAN
+            fault = feature_error(facts[name], form, meant_as_text=meant_as_text, means=means)
+            if fault is not None:
+                raise FaultError(fault)
 
 
 def check_feature(
@@ -344,10 +362,14 @@ def feature_error(
     numbers in another notation, and for a few other words among numbers.
     """
     name = facts.name
+    many = None
     if not facts.is_text:
         return missing_cells_error(name, facts.missing, facts.infinite, means=means)
+    if not facts.kept:
+        message = f"column '{name}' has more than {len(facts.words) - 1} values"
+        many = Diagnostic("E411", message, "drop it")
     if meant_as_text:
-        return None
+        return many
     if fault := other_notation_error(name, facts.words, form, OR_TEXT):
         return fault
     words = [word for word in facts.words if word is not None]
@@ -356,7 +378,7 @@ def feature_error(
     strays = np.isnan(spelled_numbers(pa.array(words, pa.string()), form))
     share = counts[strays].sum() / counts.sum()
     if len(words) <= FEW_LEVELS or not 0 < share < STRAY_SHARE:
-        return None
+        return many
     first = int(np.where(strays, firsts, np.inf).argmin())
     message = f"column '{name}' holds numbers, except for '{words[first]}' in row"
     hint = "correct it, or name the column under 'categorical' or 'drop'"
@@ -374,9 +396,3 @@ def _read_weight(column: pd.Series) -> NDArray[np.float64]:
         message = f"weight column '{column.name}' {error}"
         raise FaultError(Diagnostic("E411", message, "drop rows that should not count")) from None
     return weight
-
-
-def check_notation(name: str, words: Iterable[str | None], form: TextFormat) -> None:
-    """Raise E411 if the words of a column of numbers are numbers in another notation."""
-    if fault := other_notation_error(name, words, form):
-        raise FaultError(fault)

@@ -31,12 +31,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from ratecli.config.dataset import MISSING_TO_MEAN, DatasetSpec
+from ratecli.config.dataset import DatasetSpec
 from ratecli.datasets import tables
 from ratecli.datasets.columns import FEW_LEVELS, ColumnFacts, read_label
 from ratecli.datasets.files import data_folder
-from ratecli.datasets.load import EntryFiles, feature_error, feature_names, find_files
-from ratecli.datasets.text_format import TextFormat, other_notation_error, spelled_numbers
+from ratecli.datasets.load import EntryFiles, check_columns, feature_names, find_files
+from ratecli.datasets.text_format import spelled_numbers
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.files import staged_folder
 
@@ -408,20 +408,7 @@ class StreamedTable:
 
     def _check_columns(self, entry: DatasetSpec, slices: Sequence[str]) -> None:
         """Raise the first error of the columns in their roles."""
-        form, means = TextFormat.of_spec(entry), entry.missing == MISSING_TO_MEAN
-        for name in self.features:
-            facts, meant_as_text = self.columns[name], name in (entry.categorical or ())
-            if name in self.constants:
-                continue
-            fault = feature_error(facts, form, meant_as_text=meant_as_text, means=means)
-            if fault is None and not facts.kept:
-                message = f"column '{name}' has more than {MAX_TEXT_LEVELS} values"
-                fault = Diagnostic("E411", message, "drop it")
-            if fault is not None:
-                raise FaultError(fault)
-        for name in self.columns.keys() & {*entry.number_columns}:
-            if fault := other_notation_error(name, self.columns[name].words, form):
-                raise FaultError(fault)
+        check_columns(entry, self.features, self.columns, self.constants)
         for name in self.columns.keys() & {*slices}:
             check_splits_rows(self.columns[name])
         if entry.weight is not None:

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 from entries import load_entry_table
 
-from ratecli.datasets.sources import gridworld, valley
+from ratecli.datasets.sources import environments
 from ratecli.models.policy import Episodes, SoftmaxPolicy
 from ratecli.rates.table import return_key
 
-WORLDS = {"gridworld": gridworld, "valley": valley}
+WORLDS = {
+    "gridworld": environments.gridworld_returns,
+    "valley": environments.valley_returns,
+}
 
 
 def episodes(world: str, rows: int, seed: int = 0):
@@ -95,7 +98,7 @@ def features(world: str, state):
 @pytest.mark.parametrize("world", WORLDS)
 def test_true_returns_are_those_of_the_rules(world: str):
     policy = random_policy(episodes(world, 2)[0].episodes, 1.0)
-    found = WORLDS[world].true_returns(policy)
+    found = WORLDS[world](policy)
     expected = exact_returns(world, lambda state: policy.chances(features(world, state))[0])
     assert list(found.values()) == pytest.approx(expected[: len(found)], abs=1e-12)
 
@@ -130,7 +133,7 @@ def test_weighted_returns_agree_with_true_returns(world: str):
     table, _ = episodes(world, 10_000, seed=1)
     policy = random_policy(table.episodes, 0.1)
     returns = policy.returns(table.matrix)
-    for outcome, expected in WORLDS[world].true_returns(policy).items():
+    for outcome, expected in WORLDS[world](policy).items():
         found = returns[return_key("return", outcome)]
         error = found.std() / np.sqrt(len(found))
         assert found.mean() == pytest.approx(expected, abs=4 * error)
@@ -140,7 +143,8 @@ def test_weighted_returns_agree_with_true_returns(world: str):
 def test_best_return_in_the_gridworld_is_that_of_four_steps_past_the_trap():
     best = np.zeros((9, 4))
     best[:, 2], best[[2, 5], 2], best[[2, 5], 0] = 1, 0, 1  # right, right, down, down
-    assert gridworld.expected_return(best) == pytest.approx(0.9**3)
+    found = environments.gridworld().expected_returns(best)
+    assert found["reward"] == pytest.approx(0.9**3)
 
 
 @pytest.mark.parametrize(("world", "steps"), [("gridworld", 1083), ("valley", 933)])
