@@ -30,12 +30,12 @@ from ratecli.certify.forms import FormRows, MeasuredRows, disjoint_groups, indep
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import Affine, affine
+from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal, compare_in_pairs
-from ratecli.rates.expression import Apply, Expression, Leaf
+from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
-from ratecli.rates.rate_function import CONSTANT, RateFunction
+from ratecli.rates.rate_function import CONSTANT, RateFunction, Row
 
 RATIO_DIGITS = 12
 """Forms are multiples of one quantity if their coefficient ratios agree to this many digits."""
@@ -102,15 +102,6 @@ class OneSidedBound:
 
 
 @dataclass(frozen=True)
-class BoundedNode:
-    """A node that is bounded as a whole: `factor * quantity + constant`, factor not 0."""
-
-    quantity: int
-    factor: float
-    constant: float
-
-
-@dataclass(frozen=True)
 class GoalTestPlan:
     """The confidence bounds that a safety test of a goal needs, and how to combine them.
 
@@ -124,8 +115,8 @@ class GoalTestPlan:
     bounds
         B one-sided bounds. The deltas of one tree's bounds add up to at most the constraint's
         delta.
-    places
-        Nodes of the trees that are bounded as one quantity.
+    rows
+        Affine parts of the trees as functions of the quantities, by their `row_key`.
     needs_end
         Whether the bound needs a known end of the range of measurements.
     """
@@ -134,7 +125,7 @@ class GoalTestPlan:
     quantities: tuple[Affine, ...]
     trees: tuple[Expression, ...]
     bounds: tuple[OneSidedBound, ...]
-    places: Mapping[Expression, BoundedNode] = field(repr=False)
+    rows: Mapping[RowKey, Row] = field(repr=False)
     needs_end: bool = True
 
     def parts(self, rates: RateMatrix, label_range: Interval) -> tuple[tuple[FormRows, ...], ...]:
@@ -161,12 +152,13 @@ class GoalTestPlan:
         return [choose_bound(name, *each) for each in zip(samples, self._signs, strict=True)]
 
     def function(self, node: Expression) -> RateFunction:
-        """Return a node as a function of the quantities."""
-        rows = {
-            part: {place.quantity: place.factor, CONSTANT: place.constant}
-            for part, place in self.places.items()
-        }
-        return RateFunction.of([node], rows, len(self.quantities))
+        """Return a node as a function of the quantities.
+
+        Raises KeyError for a node with other affine parts than the trees.
+        """
+        found, leaves = compile_by_rates(node)
+        rows = tuple(self.rows[row_key(row, leaves)] for row in found.rows)
+        return replace(found, rows=rows, inputs=len(self.quantities))
 
     def intervals(self, tree: int, limits: Array) -> list[Interval]:
         """Return the interval of each quantity for a tree; an end without a limit is its range's.
@@ -251,43 +243,39 @@ def plan_goal_test(
             help_ = "use rates, or turn the test off: 'safety: false'"
             raise FaultError(Diagnostic("E308", message, help_, part.span))
     parts = goal.pieces if safety.method == "pieces" else [compare_in_pairs(goal.expression)]
-    trees = tuple(dict.fromkeys(ex.transform(tree, _gather_affine_terms) for tree in parts))
+    trees = tuple(dict.fromkeys(parts))
     known = [rates] if candidate is None else [rates, candidate]
     quantities = _Quantities(safety.method, known)
     delta = safety.delta[goal.name]
     every = tuple(
         OneSidedBound(k, sign, delta, p)
         for p, tree in enumerate(trees)
-        for k in sorted(set(quantities.collect(tree)))
+        for k in sorted(quantities.collect(tree))
         for sign in (1, -1)
     )
     needed = safety.bound not in BOUNDS or BOUNDS[safety.bound].needs != "none"
-    whole = GoalTestPlan(goal, tuple(quantities.forms), trees, every, quantities.places, needed)
+    whole = GoalTestPlan(goal, tuple(quantities.forms), trees, every, quantities.rows, needed)
     return replace(whole, bounds=tuple(whole.needed_bounds()))
 
 
-def _gather_affine_terms(node: Expression) -> Expression | None:
-    """Merge the affine terms of a node, each rate once; None to continue in its children."""
-    form = affine(node)
-    if form is not None:
-        return form.expression()
-    if not (isinstance(node, Apply) and node.function == "sum"):
-        return None
-    forms = [affine(term) for term in node.arguments]
-    total = sum((form for form in forms if form), Affine({}))
-    others = [
-        ex.transform(term, _gather_affine_terms)
-        for term, form in zip(node.arguments, forms, strict=True)
-        if form is None
-    ]
-    rest = [total.expression()] if total.coefficients or total.constant else []
-    terms = (*others, *rest)
-    return terms[0] if len(terms) == 1 else Apply("sum", terms, node.span)
+RowKey = frozenset[tuple[Leaf | None, float]]
+"""The coefficients of rates, and the constant as that of None."""
+
+
+def compile_by_rates(node: Expression) -> tuple[RateFunction, list[Leaf]]:
+    """Return a tree as a function of its rates, in which each affine part is one row."""
+    leaves = ex.leaves(node)
+    return RateFunction.of([node], {leaf: k for k, leaf in enumerate(leaves)}), leaves
+
+
+def row_key(row: Row, leaves: Sequence[Leaf]) -> RowKey:
+    """Return what equal rows have in common, whatever the numbers of their rates."""
+    return frozenset((leaves[k] if k >= 0 else None, c) for k, c in row.items() if c)
 
 
 @dataclass
 class _Quantities:
-    """Collects the quantities of trees, and the nodes where they occur.
+    """Collects the quantities of trees, and the affine parts that they bound.
 
     Rates or affine forms (by the method) are quantities if they have a joint bound by each of the
     `rates`.
@@ -296,40 +284,41 @@ class _Quantities:
     method: SafetyMethod
     rates: Sequence[RateMatrix]
     forms: list[Affine] = field(default_factory=list)
-    places: dict[Expression, BoundedNode] = field(default_factory=dict)
+    rows: dict[RowKey, Row] = field(default_factory=dict)
     _known: dict[frozenset[tuple[Leaf, float]], int] = field(default_factory=dict)
 
-    def collect(self, node: Expression) -> Iterator[int]:
-        """Add the quantities of a tree, and yield their indices."""
-        form = affine(node)
-        if form is not None and form.coefficients and self._is_whole(node, form):
-            yield self._add(node, form)
-        else:
-            for child in ex.children(node):
-                yield from self.collect(child)
+    def collect(self, tree: Expression) -> set[int]:
+        """Add the quantities of a tree, and return their indices."""
+        function, leaves = compile_by_rates(tree)
+        found = set[int]()
+        for row in function.rows:
+            own = {leaves[k]: c for k, c in row.items() if k >= 0 and c}
+            parts = [own] if self._is_whole(Affine(own)) else [{x: c} for x, c in own.items()]
+            bounded = dict(map(self._add, filter(None, parts)))
+            found |= bounded.keys()
+            constant = {CONSTANT: row[CONSTANT]} if row.get(CONSTANT) else {}
+            self.rows[row_key(row, leaves)] = bounded | constant
+        return found
 
-    def _is_whole(self, node: Expression, form: Affine) -> bool:
+    def _is_whole(self, form: Affine) -> bool:
         if self.method == "leaves":
-            return isinstance(node, Leaf)
+            return len(form.coefficients) <= 1
         return all(disjoint_groups(form, rates) is not None for rates in self.rates)
 
-    def _add(self, node: Expression, form: Affine) -> int:
-        """Add a node and return the index of its quantity; multiples of a form share one."""
-        largest = (1 - TIE) * max(map(abs, form.coefficients.values()))
-        first = max((leaf for leaf, c in form.coefficients.items() if abs(c) >= largest), key=str)
-        unit = form.coefficients[first]
+    def _add(self, coefficients: Mapping[Leaf, float]) -> tuple[int, float]:
+        """Return the index of a form's quantity, and its factor; multiples of a form share one."""
+        largest = (1 - TIE) * max(map(abs, coefficients.values()))
+        first = max((leaf for leaf, c in coefficients.items() if abs(c) >= largest), key=str)
+        unit = coefficients[first]
         key = frozenset(
             (leaf, float(f"{value / unit:.{RATIO_DIGITS}g}"))
-            for leaf, value in form.coefficients.items()
+            for leaf, value in coefficients.items()
         )
         if key not in self._known:
             self._known[key] = len(self.forms)
-            own = dict(form.coefficients) if len(key) > 1 else {first: 1.0}
-            self.forms.append(Affine(own))
+            self.forms.append(Affine(dict(coefficients) if len(key) > 1 else {first: 1.0}))
         k = self._known[key]
-        factor = unit / self.forms[k].coefficients[first]
-        self.places[node] = BoundedNode(k, factor, form.constant)
-        return k
+        return k, unit / self.forms[k].coefficients[first]
 
 
 TreeRecord = dict[str, Any]
@@ -348,30 +337,34 @@ def record_tree(plan: GoalTestPlan, limits: Array, quantities: Sequence[TreeReco
     number of rows of each of its parts ("rows"), and the name of its confidence bound ("bound").
     """
 
-    def record(node: Expression, tree: int) -> TreeRecord:
-        place = plan.places.get(node)
-        if place is None:
-            children = [record(child, tree) for child in ex.children(node)]
-        else:
-            children = [quantity(place.quantity, tree)]
-            if (place.factor, place.constant) == (1, 0):
+    def record(tree: int, function: RateFunction) -> TreeRecord:
+        intervals = plan.intervals(tree, limits)
+        ends = [(low.value, high.value) for low, high in function.ends(intervals)]
+
+        def quantity(k: int) -> TreeRecord:
+            """Return the record of a quantity, with the delta of each end that has a bound."""
+            deltas = list[float | None]([None, None])
+            for bound in plan.bounds:
+                if (bound.tree, bound.quantity) == (tree, k):
+                    deltas[bound.sign > 0] = bound.delta
+            text = ex.to_text(plan.quantities[k].expression())
+            return _record(text, intervals[k]) | quantities[k] | {"delta": deltas}
+
+        def step(number: int) -> TreeRecord:
+            if number >= len(function.rows):
+                name, inside = function.steps[number - len(function.rows)]
+                return _record(ex.SIGNS.get(name, name), ends[number], *map(step, inside))
+            row = function.rows[number]
+            children = [quantity(k) for k in row if k >= 0]
+            if list(row.values()) == [1.0] and children:
                 return children[0]
-        function = node.function if isinstance(node, Apply) and place is None else ""
-        text = ex.SIGNS.get(function, function) or ex.to_text(node)
-        interval = plan.function(node).interval(plan.intervals(tree, limits))
-        return _record(text, interval, *children)
+            forms = (plan.quantities[k] * factor for k, factor in row.items() if k >= 0)
+            form = sum(forms, Affine({}, row.get(CONSTANT, 0.0)))
+            return _record(ex.to_text(form.expression()), ends[number], *children)
 
-    def quantity(k: int, tree: int) -> TreeRecord:
-        """Return the record of a quantity, with the delta of each end that has a bound."""
-        deltas = list[float | None]([None, None])
-        for bound in plan.bounds:
-            if (bound.tree, bound.quantity) == (tree, k):
-                deltas[bound.sign > 0] = bound.delta
-        text = ex.to_text(plan.quantities[k].expression())
-        own = _record(text, plan.intervals(tree, limits)[k])
-        return own | quantities[k] | {"delta": deltas}
+        return step(int(function.roots[0]))
 
-    nodes = [record(node, p) for p, node in enumerate(plan.trees)]
+    nodes = [record(tree, plan.function(node)) for tree, node in enumerate(plan.trees)]
     if len(nodes) == 1:
         return nodes[0]
     low, high = np.array([node["interval"] for node in nodes], dtype=float).max(axis=0)

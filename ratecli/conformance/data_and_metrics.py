@@ -20,7 +20,6 @@ from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.datasets.table import Table
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import Affine, positive_combination
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.metrics import find_rate, metric_error
@@ -230,14 +229,3 @@ def has_values(metric: tuple[str, Rate | Composite]) -> Iterator[str]:
         yield "it has no value on random rows, for random decisions"
     if all(leaf.rate.yes == leaf.rate.no for leaf in ex.leaves(expression)):
         yield Caution("it does not depend on decisions")
-
-
-def adds_up_with_its_complement(metric: tuple[str, Rate | Composite]) -> Iterator[str]:
-    """Exchange yes and no, or name none."""
-    _, rate = metric
-    if isinstance(rate, Composite) or not rate.complement:
-        raise CheckSkippedError("it names no complement")
-    derived = positive_combination(Affine({Leaf(rate): -1.0})).expression()
-    expected, found = _random_values(derived, ex.negate(Leaf(rate)))
-    if not math.isclose(expected, found, abs_tol=1e-9):
-        yield f"its sum with '{rate.complement}' is {expected - found:+.3g} too large"

@@ -19,9 +19,9 @@ from ratecli.experiment.options import (
 )
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import Affine, affine, bound_text, positive_combination
+from ratecli.rates.affine import Affine, affine
 from ratecli.rates.analysis import Goal, Shape
-from ratecli.rates.expression import Expression
+from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.table import DEPLOYED, MEASURES, canonical_name
 from ratecli.render import plain_value, render_text
 from ratecli.sampling.rows import load_trial_data
@@ -136,8 +136,17 @@ def _format_piece(piece: Expression, goal: Goal) -> str:
     form, objective = affine(piece), goal.name == "objective"
     if form is None:
         return shorten_text(ex.to_text(piece) + ("" if objective else " <= 0"), TEXT_LENGTH)
-    positive = positive_combination(form)
-    return ex.to_text(positive.expression()) if objective else bound_text(positive)
+    return ex.to_text(form.expression()) if objective else _bound_text(form)
+
+
+def _bound_text(form: Affine) -> str:
+    """Return `sum of rates <= bound`, with rates that do not depend on decisions in the bound."""
+    sides = dict[Leaf, float](), dict[Leaf, float]()
+    for leaf, coefficient in form.coefficients.items():
+        sides[leaf.rate.yes == leaf.rate.no][leaf] = float(f"{coefficient:.6g}")
+    variable, fixed = sides
+    right = Affine(fixed, float(f"{form.constant:.6g}")) * -1.0
+    return f"{ex.to_text(Affine(variable).expression())} <= {ex.to_text(right.expression())}"
 
 
 def _explain_choice(goals: Sequence[Goal]) -> Iterator[str]:

@@ -112,7 +112,6 @@ def _describe_metric(row: Row) -> Row:
             "counts positive decisions on": metric.yes + ending,
             "counts negative decisions on": metric.no,
         }
-        row |= {"complement": metric.complement} if metric.complement else {}
         logged = bool(metric.outcome or metric.weight_power)
         row |= {"written": metric.text} if logged else {}
         needs = {

@@ -14,9 +14,7 @@ from dataclasses import dataclass, replace
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import JOINT_RATE, POSITIVE_RATE, Apply, Disclosure, Expression, Leaf
 from ratecli.rates.functions import PRODUCT, SUM, Interval
-from ratecli.rates.metrics import find_rate
 from ratecli.rates.syntax import Condition, parse_number
-from ratecli.rates.table import RATES
 
 Ray = tuple[Leaf, ...]
 """Rates that can all be 1 while all others of their bundle are 0."""
@@ -222,44 +220,6 @@ def clear_denominators(node: Expression) -> Affine | None:
     form = ratio_sum(node)
     fraction = form and form.fraction
     return fraction[0] if fraction else None
-
-
-def positive_combination(form: Affine) -> Affine:
-    """Rewrite a form without negative coefficients (Goh et al. 2016, Problem 1 and appendix B).
-
-    A coefficient -a on a rate becomes a on its complement, minus a times the sum of both. Rates
-    without a named complement keep their sign: `wins`, `losses`, and `base_rate`, which does not
-    depend on decisions.
-    """
-    total = Affine({}, form.constant)
-    for leaf, coefficient in form.coefficients.items():
-        if coefficient < 0 and leaf.rate.complement:
-            other = replace(leaf, rate=find_rate(leaf.rate.complement))
-            total += Affine({other: -coefficient}) + _sum_with_complement(leaf) * coefficient
-        else:
-            total += Affine({leaf: coefficient})
-    return total
-
-
-def _sum_with_complement(leaf: Leaf) -> Affine:
-    """Return the sum of a rate and its complement: the share of rows that either rate counts."""
-    base = Affine({replace(leaf, rate=RATES["base_rate"]): 1.0})
-    whole = Affine({}, 1.0)
-    masks = {leaf.rate.yes, leaf.rate.no} - {"none"}
-    return base if masks == {"+"} else whole + base * -1.0 if masks == {"-"} else whole
-
-
-def bound_text(form: Affine) -> str:
-    """Return `sum of rates <= bound` as in Goh's Table 2.
-
-    Rates that do not depend on decisions are moved to the bound.
-    """
-    variable, fixed = dict[Leaf, float](), dict[Leaf, float]()
-    for leaf, coefficient in form.coefficients.items():
-        side = fixed if leaf.rate.yes == leaf.rate.no else variable
-        side[leaf] = float(f"{coefficient:.6g}")
-    right = Affine(fixed, float(f"{form.constant:.6g}")) * -1.0
-    return f"{ex.to_text(Affine(variable).expression())} <= {ex.to_text(right.expression())}"
 
 
 @dataclass(frozen=True)

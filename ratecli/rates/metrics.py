@@ -252,12 +252,6 @@ def _rate_errors(name: str, row: Rate) -> Iterator[str]:
         yield f"it has the mask '{mask}', not one of {', '.join(sorted(ROW_MASKS))}"
     if row.of not in DECISION_MEASUREMENTS:
         yield f"'of' is '{row.of}', not one of {', '.join(DECISION_MEASUREMENTS)}"
-    if row.complement:
-        other = _find_unchecked(row.complement)
-        if not isinstance(other, Rate):
-            yield f"its complement '{row.complement}' is not a rate"
-        elif (other.among, other.yes, other.no, other.of) != (row.among, row.no, row.yes, row.of):
-            yield f"its complement '{other.name}' is not the same rate with yes and no exchanged"
 
 
 def _composite_errors(name: str, row: Composite) -> Iterator[str]:

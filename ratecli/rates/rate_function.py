@@ -21,7 +21,15 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import ratio_sum
 from ratecli.rates.analysis import affine_maxima
 from ratecli.rates.expression import Expression
-from ratecli.rates.functions import OPERATIONS, PRODUCT, SUM, Endpoint, Function, Interval
+from ratecli.rates.functions import (
+    OPERATIONS,
+    PRODUCT,
+    SLOPE_MARGIN,
+    SUM,
+    Endpoint,
+    Function,
+    Interval,
+)
 from ratecli.rates.sample import Floats
 
 Row = dict[int, float]
@@ -34,18 +42,49 @@ def _choose(parts: Floats, chosen: NDArray[np.intp]) -> Floats:
     return np.equal.outer(np.arange(len(parts)), chosen).astype(float)
 
 
-ArrayFunction = tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]
+class ArrayFunction(NamedTuple):
+    """A function of n arguments, vectorized over points.
+
+    `value` maps the arguments (n, ...) at any number of points to values (...), and `slopes` to
+    partial derivatives (n, ...), which are finite where arguments are at least `least`. If that is
+    positive, the function is defined for arguments of at least 0.
+    """
+
+    value: Callable[[Floats], Floats]
+    slopes: Callable[[Floats], Floats]
+    least: float = -math.inf
+
+
+def _harmonic_mean(x: Floats) -> Floats:
+    return np.asarray(2 * x[0] * x[1] / np.maximum(x.sum(axis=0), TINY))
+
+
+def _root_mean_square(x: Floats) -> Floats:
+    return np.asarray(np.sqrt((x**2).sum(axis=0) / len(x)))
+
+
+TINY = 1e-300
 ARRAY_FUNCTIONS: Mapping[str, ArrayFunction] = {
-    "sum": (lambda x: x.sum(axis=0), np.ones_like),
-    "product": (lambda x: x[0] * x[1], lambda x: x[::-1]),
-    "quotient": (
-        lambda x: x[0] / x[1],
-        lambda x: np.stack([1 / x[1], -(x[0] / x[1]) / x[1]]),
+    "sum": ArrayFunction(lambda x: x.sum(axis=0), np.ones_like),
+    "product": ArrayFunction(lambda x: x[0] * x[1], lambda x: x[::-1]),
+    "quotient": ArrayFunction(
+        lambda x: x[0] / x[1], lambda x: np.stack([1 / x[1], -x[0] * (1 / x[1]) ** 2])
     ),
-    "max": (lambda x: x.max(axis=0), lambda x: _choose(x, x.argmax(axis=0))),
-    "min": (lambda x: x.min(axis=0), lambda x: _choose(x, x.argmin(axis=0))),
+    "max": ArrayFunction(lambda x: x.max(axis=0), lambda x: _choose(x, x.argmax(axis=0))),
+    "min": ArrayFunction(lambda x: x.min(axis=0), lambda x: _choose(x, x.argmin(axis=0))),
+    "log": ArrayFunction(lambda x: np.log(x[0]), lambda x: 1 / x, SLOPE_MARGIN),
+    "geo_mean": ArrayFunction(
+        lambda x: np.sqrt(x[0] * x[1]), lambda x: 0.5 * np.sqrt(x[::-1] / x), SLOPE_MARGIN
+    ),
+    "harmonic_mean": ArrayFunction(
+        _harmonic_mean, lambda x: 2 * (x[::-1] / (x[0] + x[1])) ** 2, SLOPE_MARGIN
+    ),
+    "rms": ArrayFunction(
+        _root_mean_square,
+        lambda x: x / np.maximum(len(x) * _root_mean_square(x), TINY),
+    ),
 }
-"""Values (T,) and slopes (n, T) of functions of n arguments at T points (n, T), vectorized."""
+"""Functions that are vectorized, by name."""
 
 
 class _Step(NamedTuple):
@@ -121,17 +160,21 @@ class RateFunction:
 
     def values(self, inputs: Floats) -> Floats:
         """Return (J,) values at inputs (N,), or (J, T) at (N, T); NaN where undefined."""
-        points = inputs.reshape(len(inputs), math.prod(inputs.shape[1:]))
-        found = np.empty((len(self.rows) + len(self.steps), points.shape[1]))
+        columns = inputs.reshape(len(inputs), math.prod(inputs.shape[1:]))
+        found = np.empty((len(self.rows) + len(self.steps), columns.shape[1]))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            self._fill_rows(found, points)
+            self._fill_rows(found, columns)
             for k, (name, inside) in enumerate(self.steps, len(self.rows)):
                 parts = found[inside]
                 if name in ARRAY_FUNCTIONS:
-                    found[k] = ARRAY_FUNCTIONS[name][0](parts)
+                    value, _, least = ARRAY_FUNCTIONS[name]
+                    found[k] = value(parts)
+                    if least > 0:
+                        found[k, (parts < 0).any(axis=0)] = np.nan
                 else:
-                    value = [OPERATIONS[name].value(*point) for point in parts.T.tolist()]
-                    found[k] = np.where(np.isnan(parts).any(axis=0), np.nan, value)
+                    points = parts.T.tolist()
+                    found[k] = [OPERATIONS[name].value(*point) for point in points]
+                    found[k, np.isnan(parts).any(axis=0)] = np.nan
         return found[self.roots].reshape(len(self.roots), *inputs.shape[1:])
 
     def tangents(self, inputs: Floats) -> Tangents:
@@ -265,13 +308,17 @@ class RateFunction:
 def _linearize(name: str, parts: Floats) -> tuple[Floats, Floats]:
     """Return the tangent's values (T,) of a function at T points (n, T), and its slopes (n, T)."""
     if name in ARRAY_FUNCTIONS:
-        value, slopes = ARRAY_FUNCTIONS[name]
-        return value(parts), slopes(parts)
-    function = OPERATIONS[name]
-    near = [function.near(*point) for point in parts.T.tolist()]
-    slopes_at = np.array([function.slopes(*point) for point in near], dtype=float).T
-    moved = np.where(slopes_at == 0, 0.0, slopes_at * (parts - np.array(near).T)).sum(axis=0)
-    return np.array([function.value(*point) for point in near]) + moved, slopes_at
+        array = ARRAY_FUNCTIONS[name]
+        near = np.maximum(parts, array.least)
+        value, slopes = array.value(near), array.slopes(near)
+    else:
+        function = OPERATIONS[name]
+        points = [function.near(*point) for point in parts.T.tolist()]
+        value = np.array([function.value(*point) for point in points])
+        slopes = np.array([function.slopes(*point) for point in points], dtype=float).T
+        near = np.array(points).T
+    moved = np.where((slopes == 0) | (parts == near), 0.0, slopes * (parts - near))
+    return value + moved.sum(axis=0), slopes
 
 
 class _Compiler:

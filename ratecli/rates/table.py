@@ -40,8 +40,7 @@ class Rate:
     Rows count if they match `yes` and are decided positively, or match `no` and are decided
     negatively.
 
-    `complement` is the name of the rate with `yes` and `no` exchanged, if there is one. If `whole`,
-    it is a share of all rows of the data sets instead of the rows of the slice.
+    If `whole`, it is a share of all rows of the data sets instead of the rows of the slice.
 
     Attributes
     ----------
@@ -62,7 +61,6 @@ class Rate:
     yes: str
     no: str
     means: str
-    complement: str = ""
     of: Measurement = "decision"
     whole: bool = False
     outcome: str = ""
@@ -178,15 +176,8 @@ squared_episode_weight | | mean squared importance weight of episodes
 
 
 def _built_in_rates() -> Iterator[Rate]:
-    decisions = [
-        Rate(name, among, yes, no, means, whole=name == "joint_rate")
-        for name, among, yes, no, means in _table(_DECISION_RATES)
-    ]
-    swapped = {(each.among, each.no, each.yes, each.whole): each.name for each in decisions}
-    for rate in decisions:
-        key = rate.among, rate.yes, rate.no, rate.whole
-        other = swapped.get(key, rate.name)
-        yield rate if other == rate.name else replace(rate, complement=other)
+    for name, among, yes, no, means in _table(_DECISION_RATES):
+        yield Rate(name, among, yes, no, means, whole=name == "joint_rate")
     for name, of, means in _table(_ESTIMATE_RATES):
         yield Rate(name, "labelled", "all", "none", means, of=of)
     for name, outcome, power, source, means in _table(_LOGGED_RATES):

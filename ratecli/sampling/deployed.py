@@ -186,7 +186,7 @@ def _counts_rows(rate: Rate) -> bool:
 
 def _other_rate(node: AlgorithmMetric, leaf: Leaf) -> Rate:
     name = f"of({node.algorithm}, {leaf.rate.name})"
-    return replace(leaf.rate, name=name, yes=OTHER, no=OTHER, complement="")
+    return replace(leaf.rate, name=name, yes=OTHER, no=OTHER)
 
 
 def with_others(

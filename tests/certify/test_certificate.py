@@ -184,8 +184,7 @@ def outline(node):
     if not below:
         return node["text"]
     if node["text"] not in PLAIN:
-        assert len(below) == 1
-        return f"{node['text']} of {outline(below[0])}"
+        return f"{node['text']} of {' and '.join(map(outline, below))}"
     operation = PLAIN[node["text"]]
     ends = [operation(*point) for point in itertools.product(*(each["interval"] for each in below))]
     if node["text"] == "abs":
@@ -197,7 +196,7 @@ def outline(node):
 @pytest.mark.parametrize(
     ("text", "measurements", "options", "expected"),
     [
-        (f"{GAP} - 0.05 <= 0", P, TUTORIAL, f"+(abs(+({RATE_M}, *(-1, {RATE_F}))), -0.05)"),
+        (f"{GAP} - 0.05 <= 0", P, TUTORIAL, f"+(abs({RATE_M} - {RATE_F} of {RATE_M} and {RATE_F}), -0.05)"),
         (f"{GAP} <= 0.05", P, {},
          (f"max({RATE_M} - {RATE_F} - 0.05 of {RATE_M} - {RATE_F}, "
           f"-{RATE_M} + {RATE_F} - 0.05 of {RATE_M} - {RATE_F})")),

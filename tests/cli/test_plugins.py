@@ -54,7 +54,7 @@ class Never(Solver):
         return Solution({"no": Threshold(np.zeros(problem.X.shape[1]), -1.0)})
 
 balance = Composite("tpr - fpr", "how far apart the rates of yes are")
-refused = Rate("refused", "all", "none", "all", "rows decided no", "positive_rate")
+refused = Rate("refused", "all", "none", "all", "rows decided no")
 """
 ENTRIES = {
     "ratecli.solvers": {"never": "acme_rates:Never"},
@@ -103,7 +103,6 @@ def test_ls_and_show_name_the_package_and_ls_does_not_import_it(acme, cli):
     assert "from" not in cli("ls", "datasets").out.splitlines()[0]
     states = {row["name"]: row["state"] for row in json.loads(cli("ls", "plugins", "--json").out)}
     assert set(states.values()) == {"can be used"}
-    assert describe("refused")["complement"] == "positive_rate"
     assert describe("never")["from"] == "acme-rates 2.1"
 
 

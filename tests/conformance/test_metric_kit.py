@@ -37,8 +37,6 @@ def test_metrics_of_the_example_pass():
     [
         (Rate("mine", "all", "women", "none", MEANT), "mask 'women'"),
         (Rate("yours", "all", "all", "none", MEANT), "the rate is 'yours'"),
-        (Rate("mine", "+", "all", "none", MEANT, "tnr"), "'tnr' is not the same rate"),
-        (Rate("mine", "+", "all", "none", MEANT, "nothing"), "'nothing' is not a rate"),
         (Rate("mine", "+", "all", "none", MEANT, of="margin"), "'of' is 'margin'"),
         (Rate("mine", "+", "all", "none", " "), "'means' is empty"),
         (Composite("tpr + ", MEANT), "is not an expression"),
@@ -58,12 +56,3 @@ def test_a_metric_without_any_value_fails():
 
 def test_a_rate_that_does_not_depend_on_decisions_gets_a_warning():
     assert states(Rate("mine", "labelled", "+", "+", MEANT))["has values"] == "warning"
-
-
-def test_a_complement_that_does_not_add_up_fails(monkeypatch):
-    """ratecli derives the sum from the masks; here, unlabelled rows count in neither rate."""
-    one = Rate("one", "all", "+", "none", MEANT, "two")
-    monkeypatch.setitem(RATES, "one", one)
-    monkeypatch.setitem(RATES, "two", Rate("two", "all", "none", "+", MEANT, "one"))
-    monkeypatch.setattr("ratecli.rates.metrics.BUILTIN_NAMES", frozenset({*RATES, *COMPOSITES}))
-    assert "too large" in failures(one, "one")["adds up with its complement"]

@@ -139,14 +139,6 @@ def test_matrices_without_rates_rows_or_dependence_on_decisions():
     assert 0 < base.c[0] < 1
 
 
-def test_complements_have_yes_and_no_exchanged():
-    for rate in RATES.values():
-        if rate.complement:
-            other = RATES[rate.complement]
-            assert other.complement == rate.name
-            assert (other.among, other.yes, other.no) == (rate.among, rate.no, rate.yes)
-
-
 @pytest.mark.parametrize("name", ROW_RATES)
 def test_rates_that_need_labels_or_the_deployed_model_are_nan_without_them(name):
     sample, predictions = random_sample(7, 60)

@@ -9,7 +9,7 @@ from thinned import one_in
 
 from ratecli.models.storage import dumps
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.players.lagrangian import DescendingAtom, NegativeRatioAtom, RatioAtom
+from ratecli.solvers.players.lagrangian import NEGATIVE_RATIO, RATIO
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
 
@@ -81,8 +81,8 @@ def test_steps_agree_with_plain_numpy(name):
     descending, ascending = PlainAdam(learning), PlainAdam(raising)
     ends = np.cumsum([0, *(len(each.lines) for each in form.atoms)])
     atoms = [(each.atom, slice(*ends[a : a + 2]), each.owner) for a, each in enumerate(form.atoms)]
-    follow = [isinstance(atom, NegativeRatioAtom) for atom, _, _ in atoms]
-    follow = [any(follow) and isinstance(atom, RatioAtom) for atom, _, _ in atoms]
+    own = [atom.kind for atom, _, _ in atoms]
+    follow = [NEGATIVE_RATIO in own and kind in {RATIO, NEGATIVE_RATIO} for kind in own]
     total = game.slacks.copy()
     for step in range(12):
         prices, slacks = game.prices.copy(), game.slacks.copy()
@@ -101,7 +101,7 @@ def test_steps_agree_with_plain_numpy(name):
         for (atom, span, owner), follows in zip(atoms, follow, strict=True):
             if follows:
                 slacks[span] = atom.boxed(total[span, None] / (step + 2))[:, 0]
-            elif not isinstance(atom, DescendingAtom):
+            elif atom.kind.respond is not None:
                 slacks[span] = atom.respond(prices[[owner]], signed[span, None])[:, 0]
             broken[owner] += atom.value(slacks[span, None])[0]
         broken = broken[1:] + seen[1:count]
@@ -113,7 +113,7 @@ def test_steps_agree_with_plain_numpy(name):
                 risen[count - 1 :][span] = risen[owner - 1] * down
         np.testing.assert_allclose(game.prices[1:], risen, atol=1e-9)
         for (atom, span, owner), follows in zip(atoms, follow, strict=True):
-            if isinstance(atom, DescendingAtom) and not follows:
+            if atom.kind.respond is None and not follows:
                 down = prices[owner] * atom.slopes(slacks[span, None])[:, 0] - signed[span]
                 slacks[span] = atom.boxed((slacks[span] - learning * down)[:, None])[:, 0]
         np.testing.assert_allclose(game.slacks, slacks, atol=1e-9)

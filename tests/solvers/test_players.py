@@ -25,6 +25,7 @@ from ratecli.solvers.hull.master import best_in_hull
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.players import game as game_module
 from ratecli.solvers.players import lagrangian as atoms
+from ratecli.solvers.players.lagrangian import Atom
 from ratecli.solvers.players.mixtures import best_iterate, shrink_by_metrics, shrink_mixture
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.problem import Problem
@@ -47,19 +48,19 @@ def terms_of(form: atoms.ProgramLagrangian, rates: np.ndarray) -> tuple[np.ndarr
 
 def test_best_responses_of_logarithms():
     """Vector 9.7."""
-    log, ones = atoms.NegativeLog(0.3), np.ones((1, 5))
+    log, ones = Atom.of(atoms.NEGATIVE_LOG, 0.3), np.ones((1, 5))
     multipliers = np.array([[[0.2, 0.3, 0.6, 1.5, 3.0]]])
     np.testing.assert_allclose(log.respond(ones, -multipliers)[0], [[1, 1, 0.5, 0.2, 0.1]])
     assert log.respond(ones[:, :1], slacks_of(0.0)) == 1.0
-    assert atoms.NegativeLog(0.7).respond(ones[:, :1], slacks_of(-0.7)) == 1.0
+    assert Atom.of(atoms.NEGATIVE_LOG, 0.7).respond(ones[:, :1], slacks_of(-0.7)) == 1.0
     # stationary at a rate of .2
     np.testing.assert_allclose(-log.slopes(slacks_of(0.2)), 1.5)
-    np.testing.assert_allclose(-atoms.NegativeLog(0.7).slopes(slacks_of(0.8)), 0.875)
+    np.testing.assert_allclose(-Atom.of(atoms.NEGATIVE_LOG, 0.7).slopes(slacks_of(0.8)), 0.875)
 
 
 def test_best_responses_of_the_geometric_mean():
     """Vector 9.8."""
-    mean = atoms.NegativeGeometricMean(1.0)
+    mean = Atom.of(atoms.NEGATIVE_GEOMETRIC_MEAN, 1.0)
     pulls = -np.array([[[0.3, 1.0]], [[0.6, 1.0]]])
     slacks = mean.respond(np.ones((1, 2)), pulls)
     np.testing.assert_allclose(slacks[:, 0], [[1, 0], [0.69444, 0]], atol=1e-5)
@@ -67,20 +68,20 @@ def test_best_responses_of_the_geometric_mean():
     np.testing.assert_allclose(worth, [[-0.116667, 0]], atol=1e-6)
 
 
-def smooth_atom(text: str, **signs: int) -> atoms.SmoothAtom:
-    index = {Leaf(RATES[name]): k for k, name in enumerate(signs)}
-    return atoms.SmoothAtom(resolve(parse_expression(text), Scope()), index, (*signs.values(),))
+def smooth_atom(text: str, **signs: int) -> Atom:
+    named = {Leaf(RATES[name]): sign for name, sign in signs.items()}
+    return atoms.smooth_atom(resolve(parse_expression(text), Scope()), named)
 
 
 CLOSED_FORMS = {
-    "log": atoms.NegativeLog(0.4),
-    "geometric": atoms.NegativeGeometricMean(0.7),
-    "harmonic": atoms.NegativeHarmonicMean(0.7),
-    "quadratic": atoms.QuadraticMean(1.3),
+    "log": Atom.of(atoms.NEGATIVE_LOG, 0.4),
+    "geometric": Atom.of(atoms.NEGATIVE_GEOMETRIC_MEAN, 0.7),
+    "harmonic": Atom.of(atoms.NEGATIVE_HARMONIC_MEAN, 0.7),
+    "quadratic": Atom.of(atoms.QUADRATIC_MEAN, 1.3),
 }
 ATOMS = CLOSED_FORMS | {
-    "ratio": atoms.RatioAtom(1.0, 1.0),
-    "negative ratio": atoms.NegativeRatioAtom(1.0, 1.0),
+    "ratio": Atom.of(atoms.RATIO),
+    "negative ratio": Atom.of(atoms.NEGATIVE_RATIO),
     "exponential": smooth_atom("exp(tpr + 2 * fpr)", tpr=1, fpr=1),
     "logarithm": smooth_atom("-log(0.2 * tpr + 0.1 * tnr)", tpr=-1, tnr=-1),
 }
@@ -92,7 +93,7 @@ ATOMS = CLOSED_FORMS | {
 def test_no_slacks_on_a_grid_are_better_responses(name, chosen):
     atom = CLOSED_FORMS[name]
     weight = np.array([[0.1 + chosen[0]]])
-    pull = slacks_of(*atom.signs) * slacks_of(*chosen[1:])[: len(atom.signs)]
+    pull = slacks_of(*atom.kind.signs) * slacks_of(*chosen[1:])[: len(atom.kind.signs)]
     ends = np.linspace(0.001, 1, 60)
     grid = np.array(list(itertools.product(ends, repeat=len(pull)))).T[:, None]
     found = atom.respond(weight, pull)
@@ -107,12 +108,12 @@ def test_no_slacks_on_a_grid_are_better_responses(name, chosen):
 @pytest.mark.parametrize("name", ATOMS)
 def test_slopes_of_atoms_are_difference_quotients(name):
     atom = ATOMS[name]
-    at = np.array([[[0.3, 0.7]], [[0.8, 0.4]]])[: len(atom.signs)]
+    at = np.array([[[0.3, 0.7]], [[0.8, 0.4]]])[: len(atom.kind.signs)]
     for i in range(len(at)):
         step = 1e-6 * slacks_of(*np.eye(len(at))[i])
         rise = (atom.value(at + step) - atom.value(at - step)) / 2e-6
         np.testing.assert_allclose(atom.slopes(at)[i], rise, rtol=1e-5)
-    assert (slacks_of(*atom.signs) * atom.slopes(at) >= 0).all()
+    assert (slacks_of(*atom.kind.signs) * atom.slopes(at) >= 0).all()
 
 
 @pytest.mark.parametrize("name", ["ratio", "negative ratio", "exponential", "logarithm"])
@@ -178,12 +179,12 @@ def test_goals_must_be_monotone_in_each_rate(text, accepted):
 
 
 @pytest.mark.parametrize(
-    ("text", "atom"), [("fpr, fnr", atoms.QuadraticMean), ("2 * fpr, 2 * fnr", atoms.SmoothAtom)]
+    ("text", "kind"), [("fpr, fnr", "+1 rms"), ("2 * fpr, 2 * fnr", "rms(2 * fpr, 2 * fnr)")]
 )
-def test_means_beyond_1_have_no_closed_form(text, atom):
+def test_means_beyond_1_have_no_closed_form(text, kind):
     """Slacks of a closed form are at most 1."""
     form = lagrangian_of(problem(grid_rows(0), Rules({}, f"rms({text})")))
-    assert [type(each.atom) for each in form.atoms] == [atom]
+    assert [each.atom.kind.name for each in form.atoms] == [kind]
 
 
 def test_projection_of_multipliers():

@@ -15,12 +15,9 @@ from ratecli.models.linear import Threshold
 from ratecli.solvers.gradient_steps import Stepper
 from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.players.lagrangian import (
-    ClosedFormAtom,
-    DescendingAtom,
-    NegativeRatioAtom,
+    NEGATIVE_RATIO,
+    RATIO,
     ProgramLagrangian,
-    RatioAtom,
-    SmoothAtom,
     multiply_lanes,
 )
 from ratecli.solvers.players.rows import Floats32, KindRows, LaneRows
@@ -236,10 +233,6 @@ def stationary_distributions(matrix: Array) -> Array:
     return np.asarray(np.maximum(np.linalg.solve(system, right)[:, :, 0].T, 0.0))
 
 
-INITIAL_SLACK = 0.5
-"""Assumed value of each argument before any rate is known."""
-
-
 class Iterate(NamedTuple):
     """Classifiers that were kept in a step, in B lanes.
 
@@ -296,15 +289,15 @@ class ThreePlayerGame:
         """With `leader`, the slacks of all atoms follow the leader."""
         self.form, self.player, self.multipliers = form, player, multipliers
         self.slack_rates, lanes = slack_rates, len(slack_rates)
-        self.slacks = np.full((len(form.signs), lanes), INITIAL_SLACK)
+        self.slacks = np.zeros((len(form.signs), lanes))
         self.followers = np.full(len(form.signs), leader)
-        concave = any(isinstance(each.atom, NegativeRatioAtom) for each in form.bundles)
+        kinds = [each.atom.kind for each in form.bundles]
         self.kinked = np.zeros_like(self.followers)
-        for bundle in form.bundles:
-            self.followers[bundle.slots] |= concave and isinstance(bundle.atom, RatioAtom)
-            self.kinked[bundle.slots] = isinstance(bundle.atom, SmoothAtom) and bundle.atom.kinked
-            if isinstance(bundle.atom, DescendingAtom):
-                self.slacks[bundle.slots] = bundle.atom.start
+        for bundle, kind in zip(form.bundles, kinds, strict=True):
+            ratio = kind in {RATIO, NEGATIVE_RATIO}
+            self.followers[bundle.slots] |= ratio and NEGATIVE_RATIO in kinds
+            self.kinked[bundle.slots] = kind.kinked
+            self.slacks[bundle.slots] = kind.start
         self._own = [each for each in form.bundles if not self.followers[each.slots[0, 0]]]
         # the slopes of a ratio are steep where the first denominator is 0: begin at the start
         self._taken = 0 if leader else 1
@@ -343,13 +336,13 @@ class ThreePlayerGame:
             mean = self.form.boxed(self._total / self._taken)
             self.slacks[self.followers] = mean[self.followers]
         for bundle in self._own:
-            if isinstance(bundle.atom, ClosedFormAtom):
+            if bundle.atom.kind.respond is not None:
                 weight, pull = self.prices[bundle.owners], pulls[bundle.slots]
                 self.slacks[bundle.slots] = bundle.atom.respond(weight, pull)
         broken = terms[1:first] + self.form.values(self.slacks)
         apart = signed - signs * self.slacks
         for bundle in self._own:
-            if isinstance(bundle.atom, DescendingAtom):
+            if bundle.atom.kind.respond is None:
                 slacks, weight = self.slacks[bundle.slots], self.prices[bundle.owners]
                 slopes = weight * bundle.atom.slopes(slacks) - pulls[bundle.slots]
                 self.slacks[bundle.slots] = bundle.atom.boxed(slacks - self.slack_rates * slopes)

@@ -13,12 +13,11 @@ descends elsewhere.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ from ratecli.rates.affine import affine
 from ratecli.rates.analysis import KINKED, monotonicity
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import RowKinds
-from ratecli.rates.rate_function import RateFunction
+from ratecli.rates.rate_function import ARRAY_FUNCTIONS, RateFunction
 from ratecli.solvers.hull.forms import (
     ROUNDING,
     Fraction,
@@ -43,225 +42,169 @@ MIN_SHARE = 1e-3
 """Smallest share whose logarithm is taken: bounds multipliers by 1 / MIN_SHARE (protocols 3.3)."""
 TINY_DENOMINATOR = 1e-300
 
-Parameter = float | Array
-"""A parameter of a single atom; (A, 1) or (A, B) those of A atoms that are evaluated together."""
 
+@dataclass(frozen=True)
+class AtomKind:
+    """A convex function of n slacks; kinds of the same name are equal.
 
-class ConvexAtom(ABC):
-    """A convex function of n slacks in B lanes, or A functions of one class at once.
-
-    `signs` (n,) are +1 where it increases in a slack, -1 where it decreases.
+    Attributes
+    ----------
+    signs
+        (n,) +1 where it increases in a slack, -1 where it decreases.
+    value, slopes
+        Map the slacks (n, A, B) of A atoms in B lanes to values (A, B) and derivatives (n, A, B).
+    respond
+        Maps weights (A, B) and pulls (n, A, B) to the slacks that minimize `weight * f - pull @
+        slacks`. Without it, slacks take gradient steps.
+    least
+        (n,) the smallest slack of the box of each argument.
+    start
+        The first slack: the assumed value of an argument before any rate is known.
+    kinked
+        Whether it has kinks, such as a maximum.
     """
 
+    name: str
     signs: tuple[int, ...]
+    value: Callable[[Array], Array] = field(compare=False)
+    slopes: Callable[[Array], Array] = field(compare=False)
+    respond: Callable[[Array, Array], Array] | None = field(default=None, compare=False)
+    least: tuple[float, ...] = (MIN_SHARE, MIN_SHARE)
+    start: float = 0.5
+    kinked: bool = False
 
-    @abstractmethod
+    @classmethod
+    def named(cls, name: str, signs: tuple[int, ...], **others: Any) -> AtomKind:
+        """Return a function of `rates.functions`, or its negative if the first sign is -1."""
+        value, slopes, _ = ARRAY_FUNCTIONS[name]
+        sign = signs[0]
+        ends = (lambda x: sign * value(x)), (lambda x: sign * slopes(x))
+        return cls(f"{sign:+} {name}", signs, *ends, **others)
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A atoms of one kind in B lanes, with their scales (A, 1 or B), at least 0.
+
+    Their slacks are at most `most` (n, A, 1 or B).
+    """
+
+    kind: AtomKind
+    scale: Array
+    most: Array
+
+    @classmethod
+    def of(cls, kind: AtomKind, scale: float = 1.0, most: Sequence[float] = (1.0,)) -> Atom:
+        """Return a single atom; `most` is one number for all slacks, or one for each."""
+        ends = np.resize(np.array(most, dtype=float), len(kind.signs))
+        return cls(kind, np.array([[scale]]), ends[:, None, None])
+
+    @classmethod
+    def together(cls, atoms: Sequence[Atom], axis: int) -> Atom:
+        """Return atoms of one kind as one, side by side (axis -2) or in lanes of their own (-1)."""
+        scale, most = (
+            np.concatenate(each, axis=axis)
+            for each in zip(*((atom.scale, atom.most) for atom in atoms), strict=True)
+        )
+        return cls(atoms[0].kind, scale, most)
+
+    @cached_property
+    def _least(self) -> Array:
+        return np.array(self.kind.least[: len(self.kind.signs)])[:, None, None]
+
     def value(self, slacks: Array) -> Array:
         """Return the values (A, B) at slacks (n, A, B)."""
+        return self.scale * self.kind.value(slacks)
 
-    @abstractmethod
     def slopes(self, slacks: Array) -> Array:
         """Return the derivatives (n, A, B)."""
+        return self.scale * self.kind.slopes(np.maximum(slacks, self._least))
 
-    @abstractmethod
     def boxed(self, slacks: Array) -> Array:
         """Project slacks (n, A, B) onto the box."""
-
-
-@dataclass(frozen=True)
-class ClosedFormAtom(ConvexAtom):
-    """An atom whose best response has a closed form: `scale` times a function of shares."""
-
-    scale: Parameter
-
-    def boxed(self, slacks: Array) -> Array:
-        return np.clip(slacks, MIN_SHARE, 1.0)
-
-    @abstractmethod
-    def respond(self, weight: Array, pull: Array) -> Array:
-        """Return the slacks (n, A, B) that minimize `weight * f - pull @ slacks`.
-
-        Weights are (A, B), pulls (n, A, B).
-        """
-
-
-class DescendingAtom(ConvexAtom):
-    """An atom whose slacks take gradient steps, from `start` and projected onto a box."""
-
-    start: ClassVar[float]
-
-
-class NegativeLog(ClosedFormAtom):
-    """`-scale * log(x)` of a share x."""
-
-    signs = (-1,)
-
-    def value(self, slacks: Array) -> Array:
-        return np.asarray(-self.scale * np.log(slacks[0]))
+        return np.minimum(np.maximum(slacks, self._least), self.most)
 
     def respond(self, weight: Array, pull: Array) -> Array:
-        best = self.scale * weight / np.maximum(-pull, TINY_DENOMINATOR)
-        return np.asarray(np.minimum(np.maximum(best, MIN_SHARE), 1.0))
-
-    def slopes(self, slacks: Array) -> Array:
-        return -self.scale / np.maximum(slacks, MIN_SHARE)
+        """Return the best slacks (n, A, B) if the kind has a closed form for them."""
+        assert self.kind.respond is not None
+        return self.kind.respond(self.scale * weight, pull)
 
 
-class _MeanAtom(ClosedFormAtom):
-    """A mean of two shares, or its negative.
+def _log_response(weight: Array, pull: Array) -> Array:
+    best = weight / np.maximum(-pull, TINY_DENOMINATOR)
+    return np.asarray(np.minimum(np.maximum(best, MIN_SHARE), 1.0))
+
+
+def _mean(name: str, sign: int, other: Callable[[Array, Array], Array]) -> AtomKind:
+    """Return a mean of two shares, or its negative.
 
     The function is homogeneous: it doubles when both arguments do. So the best point is 0 or has an
-    argument that is 1.
+    argument that is 1; `other` maps weights (A, B), and pulls of the other argument, to its best
+    share.
     """
 
-    def respond(self, weight: Array, pull: Array) -> Array:
-        ones, none = np.ones_like(weight), np.zeros_like(pull)
-        sides = [
-            none,
-            np.stack([ones, self._other(weight, pull[1])]),
-            np.stack([self._other(weight, pull[0]), ones]),
-        ]
-        worth = [weight * self.value(side) - (pull * side).sum(axis=0) for side in sides]
-        chosen = np.argmin(worth, axis=0)
-        return np.asarray(np.take_along_axis(np.stack(sides), chosen[None, None], axis=0)[0])
-
-    @abstractmethod
-    def _other(self, weight: Array, pull: Array) -> Array:
-        """Return the best share in [0, 1] of the other argument when one is 1."""
-
-
-class NegativeGeometricMean(_MeanAtom):
-    """`-scale * sqrt(x y)` (vector 9.8)."""
-
-    signs = (-1, -1)
-
-    def value(self, slacks: Array) -> Array:
-        return np.asarray(-self.scale * np.sqrt(slacks[0] * slacks[1]))
-
-    def _other(self, weight: Array, pull: Array) -> Array:
-        half = 0.5 * self.scale * weight / np.maximum(-pull, TINY_DENOMINATOR)
-        return np.asarray(np.minimum(half, 1.0) ** 2)
-
-    def slopes(self, slacks: Array) -> Array:
-        x, y = np.maximum(slacks, MIN_SHARE)
-        return np.asarray(-0.5 * self.scale * np.stack([np.sqrt(y / x), np.sqrt(x / y)]))
-
-
-class NegativeHarmonicMean(_MeanAtom):
-    """`-scale * 2 x y / (x + y)`."""
-
-    signs = (-1, -1)
-
-    def value(self, slacks: Array) -> Array:
-        total = slacks.sum(axis=0)
-        return np.asarray(
-            -2 * self.scale * slacks[0] * slacks[1] / np.maximum(total, TINY_DENOMINATOR)
+    def respond(weight: Array, pull: Array) -> Array:
+        ones = np.ones_like(weight)
+        sides = np.stack(
+            [
+                np.zeros_like(pull),
+                np.stack([ones, other(weight, pull[1])]),
+                np.stack([other(weight, pull[0]), ones]),
+            ]
         )
+        worth = [weight * kind.value(side) - (pull * side).sum(axis=0) for side in sides]
+        chosen = np.argmin(worth, axis=0)
+        return np.asarray(np.take_along_axis(sides, chosen[None, None], axis=0)[0])
 
-    def _other(self, weight: Array, pull: Array) -> Array:
-        square = 2 * self.scale * weight / np.maximum(-pull, TINY_DENOMINATOR)
-        return np.asarray(np.clip(np.sqrt(square) - 1, 0.0, 1.0))
-
-    def slopes(self, slacks: Array) -> Array:
-        x, y = np.maximum(slacks, MIN_SHARE)
-        return np.asarray(-2 * self.scale * np.stack([(y / (x + y)) ** 2, (x / (x + y)) ** 2]))
+    kind = AtomKind.named(name, (sign, sign), respond=respond)
+    return kind
 
 
-class QuadraticMean(_MeanAtom):
-    """`scale * sqrt((x^2 + y^2) / 2)`."""
-
-    signs = (1, 1)
-
-    def value(self, slacks: Array) -> Array:
-        return np.asarray(self.scale * np.sqrt(0.5 * (slacks**2).sum(axis=0)))
-
-    def _other(self, weight: Array, pull: Array) -> Array:
-        sine = np.sqrt(2) * pull / np.maximum(self.scale * weight, TINY_DENOMINATOR)
-        sine = np.clip(sine, 0.0, np.sqrt(0.5))  # the share is 1 at the upper bound
-        return np.asarray(np.minimum(sine / np.sqrt(1 - sine**2), 1.0))
-
-    def slopes(self, slacks: Array) -> Array:
-        size = np.sqrt(2 * (slacks**2).sum(axis=0))
-        return np.asarray(self.scale * slacks / np.maximum(size, TINY_DENOMINATOR))
+def _other_in_geometric(weight: Array, pull: Array) -> Array:
+    half = 0.5 * weight / np.maximum(-pull, TINY_DENOMINATOR)
+    return np.asarray(np.minimum(half, 1.0) ** 2)
 
 
-@dataclass(frozen=True)
-class RatioAtom(DescendingAtom):
-    """`x / y` of an upper slack x and a lower slack y, which is not convex.
-
-    The box is that of Algorithm 3: numerator and denominator at most `most_top` and `most_bottom`,
-    the denominator at least `MIN_SHARE`.
-    """
-
-    most_top: Parameter
-    most_bottom: Parameter
-    signs = (1, -1)
-    start = 1.0
-
-    def value(self, slacks: Array) -> Array:
-        return np.asarray(slacks[0] / slacks[1])
-
-    def slopes(self, slacks: Array) -> Array:
-        found = np.empty_like(slacks)
-        found[0] = 1 / slacks[1]
-        found[1] = -slacks[0] * found[0] ** 2
-        return found
-
-    def boxed(self, slacks: Array) -> Array:
-        found = np.empty_like(slacks)
-        np.minimum(np.maximum(slacks[0], 0.0), self.most_top, out=found[0])
-        np.minimum(np.maximum(slacks[1], MIN_SHARE), self.most_bottom, out=found[1])
-        return found
+def _other_in_harmonic(weight: Array, pull: Array) -> Array:
+    square = 2 * weight / np.maximum(-pull, TINY_DENOMINATOR)
+    return np.asarray(np.clip(np.sqrt(square) - 1, 0.0, 1.0))
 
 
-class NegativeRatioAtom(RatioAtom):
-    """`-x / y` of a lower slack x and an upper slack y.
-
-    It is concave in y, so no slack descends to a stationary point. The game plays tangents of
-    ratios at the mean of the arguments so far, see `ThreePlayerGame`.
-    """
-
-    signs = (-1, 1)
-
-    def value(self, slacks: Array) -> Array:
-        return -super().value(slacks)
-
-    def slopes(self, slacks: Array) -> Array:
-        return -super().slopes(slacks)
+def _other_in_quadratic(weight: Array, pull: Array) -> Array:
+    sine = np.sqrt(2) * pull / np.maximum(weight, TINY_DENOMINATOR)
+    sine = np.clip(sine, 0.0, np.sqrt(0.5))  # the share is 1 at the upper bound
+    return np.asarray(np.minimum(sine / np.sqrt(1 - sine**2), 1.0))
 
 
-@dataclass(frozen=True)
-class SmoothAtom(DescendingAtom):
-    """Any other expression that is convex in its rates and monotone in each; A is 1.
+NEGATIVE_LOG = AtomKind.named("log", (-1,), respond=_log_response)
+NEGATIVE_GEOMETRIC_MEAN = _mean("geo_mean", -1, _other_in_geometric)  # vector 9.8
+NEGATIVE_HARMONIC_MEAN = _mean("harmonic_mean", -1, _other_in_harmonic)
+QUADRATIC_MEAN = _mean("rms", 1, _other_in_quadratic)
+_BOX = {"least": (0.0, MIN_SHARE), "start": 1.0}
+RATIO = AtomKind.named("quotient", (1, -1), **_BOX)
+"""`x / y`, which is not convex. The box is that of Algorithm 3: y is at least `MIN_SHARE`."""
+NEGATIVE_RATIO = AtomKind.named("quotient", (-1, 1), **_BOX)
+"""`-x / y`. It is concave in y, so no slack descends to a stationary point. The game plays tangents
+of ratios at the mean of the arguments so far, see `ThreePlayerGame`.
+"""
+
+
+def smooth_atom(expression: Expression, signs: Mapping[Leaf, int]) -> Atom:
+    """Return any other expression that is convex in its rates and monotone in each.
 
     The box leaves out the end of [0, 1] towards which the function grows: it may be infinite there.
     """
-
-    expression: Expression
-    index: dict[Leaf, int]
-    signs: tuple[int, ...]
-    start = 0.5
-
-    @property
-    def kinked(self) -> bool:
-        """Whether it has kinks, such as a maximum."""
-        parts = ex.walk(self.expression)
-        return any(isinstance(part, ex.Apply) and part.function in KINKED for part in parts)
-
-    def value(self, slacks: Array) -> Array:
-        return self._function.values(slacks[:, 0])
-
-    def slopes(self, slacks: Array) -> Array:
-        return np.asarray(self._function.tangents(slacks[:, 0]).slopes[0][:, None])
-
-    @cached_property
-    def _function(self) -> RateFunction:
-        return RateFunction.of([self.expression], self.index)
-
-    def boxed(self, slacks: Array) -> Array:
-        signs = np.array(self.signs)[:, None, None]
-        low, high = MIN_SHARE * (signs < 0), 1 - MIN_SHARE * (signs > 0)
-        return np.clip(slacks, low, high)
+    function = RateFunction.of([expression], {leaf: k for k, leaf in enumerate(signs)})
+    parts = ex.walk(expression)
+    kind = AtomKind(
+        ex.to_text(expression),
+        tuple(signs.values()),
+        lambda x: function.values(x[:, 0]),
+        lambda x: function.tangents(x[:, 0]).slopes[0][:, None],
+        least=tuple(MIN_SHARE * (sign < 0) for sign in signs.values()),
+        kinked=any(isinstance(part, ex.Apply) and part.function in KINKED for part in parts),
+    )
+    return Atom.of(kind, most=[1 - MIN_SHARE * (sign > 0) for sign in signs.values()])
 
 
 OBJECTIVE_ROW = 0
@@ -271,13 +214,13 @@ OBJECTIVE_ROW = 0
 class _OwnedAtom(NamedTuple):
     """A single atom, its arguments as functions of the rates, and the row of its goal."""
 
-    atom: ConvexAtom
+    atom: Atom
     lines: tuple[LinearTerm, ...]
     owner: int
 
 
 class AtomBundle(NamedTuple):
-    """A atoms of one class that are evaluated together.
+    """A atoms of one kind that are evaluated together.
 
     Attributes
     ----------
@@ -291,7 +234,7 @@ class AtomBundle(NamedTuple):
         (J, A) 1 where an atom belongs to a constraint; None if none does.
     """
 
-    atom: ConvexAtom
+    atom: Atom
     owners: NDArray[np.intp]
     slots: NDArray[np.intp]
     shares: Array | None
@@ -322,7 +265,7 @@ class ProgramLagrangian:
         the objective and of the constraints, and each argument times its sign. There are B lanes
         instead of 1 if each has a program of its own, see `in_lanes`.
     bundles
-        All atoms, grouped by class; those without a closed form or ratio are single.
+        All atoms, grouped by kind; those without a closed form or ratio are single.
     """
 
     def __init__(self, program: RateProgram, kinds: RowKinds) -> None:
@@ -341,34 +284,27 @@ class ProgramLagrangian:
         lines = [self._split(program.objective, OBJECTIVE_ROW), *constraints]
         alike = dict[object, list[int]]()
         for a, (atom, arguments, _) in enumerate(self.atoms):
-            lines += [line * float(s) for line, s in zip(arguments, atom.signs, strict=True)]
-            alike.setdefault(a if isinstance(atom, SmoothAtom) else type(atom), []).append(a)
-        signs = [float(sign) for each in self.atoms for sign in each.atom.signs]
+            lines += [line * float(s) for line, s in zip(arguments, atom.kind.signs, strict=True)]
+            alike.setdefault(atom.kind if atom.kind in KINDS else a, []).append(a)
+        signs = [float(sign) for each in self.atoms for sign in each.atom.kind.signs]
         self.signs = np.array(signs).reshape(-1, 1)
         table = np.stack([line.vector for line in lines])
         self.slopes, self.constants = table[None, :, :-1].copy(), table[:, -1:]
         self.bundles = [self._bundle(members) for members in alike.values()]
 
     def _bundle(self, members: list[int]) -> AtomBundle:
-        atoms = [self.atoms[a].atom for a in members]
-        combined = atoms[0]
-        if not isinstance(combined, SmoothAtom):  # with parameters (A, 1)
-            parameters = np.array([astuple(atom) for atom in atoms])  # type: ignore[call-overload]
-            combined = type(combined)(*parameters.T[:, :, None])
+        combined = Atom.together([self.atoms[a].atom for a in members], axis=-2)
         starts = np.cumsum([0, *(len(each.lines) for each in self.atoms)])[members]
         owners = np.array([self.atoms[a].owner for a in members], dtype=np.intp)
         shares = np.equal.outer(np.arange(self.constraints) + 1, owners).astype(float)
-        slots = starts + np.arange(len(combined.signs))[:, None]
+        slots = starts + np.arange(len(combined.kind.signs))[:, None]
         return AtomBundle(combined, owners, slots, shares if shares.any() else None)
 
     @property
     def structure(self) -> tuple[object, ...]:
         """What Lagrangians that differ in numbers alone have in common, see `in_lanes`."""
-        atoms = [
-            (owner, atom if isinstance(atom, SmoothAtom) else type(atom))
-            for atom, _, owner in self.atoms
-        ]
-        return self.constraints, self.slopes.shape, *atoms
+        kinds = ((owner, atom.kind) for atom, _, owner in self.atoms)
+        return self.constraints, self.slopes.shape, *kinds
 
     @classmethod
     def in_lanes(cls, forms: Sequence[ProgramLagrangian]) -> ProgramLagrangian:
@@ -378,7 +314,8 @@ class ProgramLagrangian:
         found.constants = np.concatenate([form.constants for form in forms], axis=-1)
         by_bundle = zip(*(form.bundles for form in forms), strict=True)
         found.bundles = [
-            each[0]._replace(atom=_in_lanes([bundle.atom for bundle in each])) for each in by_bundle
+            each[0]._replace(atom=Atom.together([bundle.atom for bundle in each], axis=-1))
+            for each in by_bundle
         ]
         return found
 
@@ -449,8 +386,8 @@ class ProgramLagrangian:
         parts = {1.0: top} if finite else {side: top.part(side) for side in (1.0, -1.0)}
         for side, part in parts.items():
             if finite or part.vector.any():  # a numerator of 0 is kept: see `structure`
-                boxes = (max(each.reach()[1], 1.0) for each in (part, fraction.bottom))
-                atom = (RatioAtom if side > 0 else NegativeRatioAtom)(*boxes)
+                boxes = [max(each.reach()[1], 1.0) for each in (part, fraction.bottom)]
+                atom = Atom.of(RATIO if side > 0 else NEGATIVE_RATIO, most=boxes)
                 self.atoms.append(_OwnedAtom(atom, (part, fraction.bottom), owner))
         return share * end if finite else 0.0
 
@@ -489,7 +426,9 @@ class ProgramLagrangian:
     def _split_divergence(self, p: float, q: LinearTerm, factor: float, owner: int) -> LinearTerm:
         """KL(p, q) = constant - p log q - (1 - p) log(1 - q), decreasing in q and in 1 - q."""
         shares = [(s, line) for s, line in ((p, q), (1 - p, q * -1.0 + 1.0)) if s > 0]
-        self.atoms += [_OwnedAtom(NegativeLog(factor * s), (line,), owner) for s, line in shares]
+        self.atoms += [
+            _OwnedAtom(Atom.of(NEGATIVE_LOG, factor * s), (line,), owner) for s, line in shares
+        ]
         return self._none + factor * float(sum(s * np.log(s) for s, _ in shares))
 
     def _smooth_atom(self, node: Expression, factor: float, owner: int) -> _OwnedAtom:
@@ -499,8 +438,7 @@ class ProgramLagrangian:
         assert all(signs.values())
         units = np.eye(len(self._program.index))
         lines = tuple(LinearTerm(units[self._program.index[leaf]], 0.0) for leaf in signs)
-        own = {leaf: k for k, leaf in enumerate(signs)}
-        return _OwnedAtom(SmoothAtom(scaled, own, tuple(signs.values())), lines, owner)
+        return _OwnedAtom(smooth_atom(scaled, signs), lines, owner)
 
 
 def multiply_lanes(tables: Array, columns: Array) -> Array:
@@ -512,29 +450,21 @@ def multiply_lanes(tables: Array, columns: Array) -> Array:
     return np.ascontiguousarray((tables @ lanes)[:, :, 0].T)
 
 
-def _in_lanes(atoms: Sequence[ConvexAtom]) -> ConvexAtom:
-    """Return A atoms that have the parameters of one of `atoms` in each lane."""
-    if isinstance(atoms[0], SmoothAtom):  # all are equal
-        return atoms[0]
-    parameters = zip(*(vars(atom).values() for atom in atoms), strict=True)
-    return type(atoms[0])(*(np.concatenate(each, axis=-1) for each in parameters))
-
-
-CLOSED_FORMS: Mapping[tuple[str, bool], type[ClosedFormAtom]] = {
-    ("geo_mean", False): NegativeGeometricMean,
-    ("harmonic_mean", False): NegativeHarmonicMean,
-    ("rms", True): QuadraticMean,
+CLOSED_FORMS: Mapping[tuple[str, bool], AtomKind] = {
+    ("geo_mean", False): NEGATIVE_GEOMETRIC_MEAN,
+    ("harmonic_mean", False): NEGATIVE_HARMONIC_MEAN,
+    ("rms", True): QUADRATIC_MEAN,
 }
-"""Atoms of functions of two arguments in [0, 1], by name and whether the factor is positive."""
+"""Kinds of functions of two arguments in [0, 1], by name and whether the factor is positive."""
+KINDS = (NEGATIVE_LOG, *CLOSED_FORMS.values(), RATIO, NEGATIVE_RATIO)
+"""Kinds whose atoms are evaluated together."""
 
 
-def _closed_form(
-    name: str, arguments: tuple[LinearTerm, ...], factor: float
-) -> ClosedFormAtom | None:
+def _closed_form(name: str, arguments: tuple[LinearTerm, ...], factor: float) -> Atom | None:
     """Return `factor` times a function as an atom with a closed form, None if there is none."""
-    atom = CLOSED_FORMS.get((name, factor > 0))
+    kind = CLOSED_FORMS.get((name, factor > 0))
     reaches = [line.reach() for line in arguments]
     inside = all(-ROUNDING <= low <= high <= 1 + ROUNDING for low, high in reaches)
-    if atom is None or len(arguments) != 2 or not inside:
+    if kind is None or len(arguments) != 2 or not inside:
         return None
-    return atom(abs(factor))
+    return Atom.of(kind, abs(factor))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -182,9 +183,11 @@ class PredictedGoal:
         nodes = list[tuple[int, Expression]]()
         whole, _ = self.plan.upper(limits)
         for tree, (node, end) in enumerate(zip(self.plan.trees, whole, strict=True)):
-            parts = pieces(node)
-            ends, _ = self.plan.upper(limits, [(tree, self.plan.function(part)) for part in parts])
-            same = np.isclose(ends.max(), end, rtol=1e-9, atol=1e-12)
+            parts, same = pieces(node), False
+            with suppress(KeyError):  # of a part whose affine terms are not bounded as such
+                functions = [(tree, self.plan.function(part)) for part in parts]
+                ends, _ = self.plan.upper(limits, functions)
+                same = bool(np.isclose(ends.max(), end, rtol=1e-9, atol=1e-12))
             nodes += [(tree, part) for part in (parts if same else (node,))]
         return replace(self, nodes=tuple(nodes))
 
