@@ -1,11 +1,11 @@
-"""Functions and operators of rules: values, slopes, intervals and curvature, one row for each.
+"""Functions and operators of rules: values, intervals and curvature, one row for each.
 
 As in disciplined convex programming, a row states local facts, which `rates.analysis` composes.
 
 Interval arithmetic is defined for all inputs. Each end of a result is the value of the function at
 one point of its arguments, whose coordinates are ends of the arguments or a value between them,
 such as 0 for a square. A function only lists these few candidate points. Both the ends and their
-derivatives in the ends of the arguments (`analysis.InclusionFunction`) follow from them.
+derivatives in the ends of the arguments (`RateFunction.upper`) follow from them.
 
 A result contains every value that the function has where it is defined: the logarithm of [-1, 2]
 is at most log 2. If the function has no finite value at all, or if an argument is NaN, the result
@@ -26,8 +26,6 @@ INFINITY = math.inf
 REAL_LINE: Interval = (-INFINITY, INFINITY)
 POSITIVE: Interval = (0.0, INFINITY)
 ROUNDING = 1e-9
-SLOPE_MARGIN = 1e-6
-"""Slopes that are unbounded at an end of a domain are evaluated at this distance from it."""
 KL_FLOOR = 1e-10
 """Clipping of a rate inside kl, as in the reference code of Narasimhan et al. 2019."""
 
@@ -89,15 +87,6 @@ def sign(argument: Interval) -> int:
     return 1 if argument[0] >= 0 else -1 if argument[1] <= 0 else 0
 
 
-def _identity(*point: float) -> Sequence[float]:
-    return point
-
-
-def _clip_between(low: float, high: float) -> Callable[..., Sequence[float]]:
-    """Return a function that clips all coordinates of a point to [low, high]."""
-    return lambda *point: tuple(min(max(x, low), high) for x in point)
-
-
 @dataclass(frozen=True)
 class Function:
     """A function of numbers. Called with intervals, it returns the interval of its values.
@@ -110,8 +99,6 @@ class Function:
         If it is "either", `bends` returns it, given the intervals of the arguments.
     value
         Value at numbers within `domain`; NaN where it is undefined.
-    slopes
-        Partial derivatives, a subgradient at a kink; finite at the points that `near` returns.
     extremes
         Candidate points over given intervals: the function attains its minimum and maximum at two
         of them. Empty if nothing is known.
@@ -120,8 +107,6 @@ class Function:
         arguments stay within given intervals; 0 if neither is certain.
     domain
         Allowed range of every argument.
-    near
-        Map a point of the domain to the nearest point at which all slopes are finite.
     everywhere
         Whether the function is defined for all numbers of given intervals. If None, it is defined
         exactly on `domain`.
@@ -132,11 +117,9 @@ class Function:
     curvature: Convexity
     means: str
     value: Callable[..., float]
-    slopes: Callable[..., Sequence[float]]
     extremes: Callable[[Arguments], Iterable[Point]] = _increasing_extremes
     directions: Callable[[Arguments], Sequence[int]] = _increasing
     domain: Interval = REAL_LINE
-    near: Callable[..., Sequence[float]] = _identity
     everywhere: Callable[[Arguments], bool] | None = None
     bends: Callable[[Arguments], Convexity] | None = None
 
@@ -245,12 +228,6 @@ def _power(x: float, exponent: float) -> float:
         return math.nan
 
 
-def _nearest_power_point(x: float, exponent: float) -> tuple[float, float]:
-    """Return the nearest point at which a power has finite slopes."""
-    steep = SLOPE_MARGIN if exponent < 0 else SLOPE_MARGIN**2 if exponent < 1 else 0.0
-    return (math.copysign(steep, x) if abs(x) < steep else x), exponent
-
-
 def _power_extremes(arguments: Arguments) -> Iterable[Point]:
     """Return the ends of the base and 0, approached from both sides, if it is inside."""
     (low, high), (exponent, most) = arguments
@@ -302,19 +279,6 @@ def _power_convexity(arguments: Arguments) -> Convexity:
 # other functions
 
 
-def _max_slopes(*values: float) -> Sequence[float]:
-    first = values.index(max(values))
-    return [float(i == first) for i in range(len(values))]
-
-
-def _min_slopes(*values: float) -> Sequence[float]:
-    return _max_slopes(*(-value for value in values))
-
-
-def _abs_slopes(x: float) -> Sequence[float]:
-    return (float((x > 0) - (x < 0)),)
-
-
 def _exp(x: float) -> float:
     return math.exp(x) if x < 709 else INFINITY
 
@@ -334,11 +298,6 @@ def _harmonic_mean(x: float, y: float) -> float:
 
 def _rms(*values: float) -> float:
     return math.sqrt(sum(x * x for x in values) / len(values))
-
-
-def _rms_slopes(*values: float) -> Sequence[float]:
-    size = len(values) * _rms(*values)
-    return [x / size if size else 0.0 for x in values]
 
 
 def kl(p: float, q: float) -> float:
@@ -363,7 +322,7 @@ def _kl_extremes(arguments: Arguments) -> Iterable[Point]:
         yield (((low + high) / 2, 0),) * 2
 
 
-SUM = Function("sum", None, "affine", "sum of its arguments", _sum, lambda *x: (1.0,) * len(x))
+SUM = Function("sum", None, "affine", "sum of its arguments", _sum)
 PRODUCT = Function(
     "product",
     2,
@@ -371,7 +330,6 @@ PRODUCT = Function(
     "product of two arguments",
     # 0 * infinity = 0: an infinite end only means that there is no bound
     lambda x, y: x * y if x and y else 0.0,
-    lambda x, y: (y, x),
     _corner_extremes,
     lambda args: (sign(args[1]), sign(args[0])),
 )
@@ -381,7 +339,6 @@ QUOTIENT = Function(
     "either",
     "first argument divided by the second",
     _quotient,
-    lambda x, y: (1 / y, -(x / y) / y),
     _quotient_extremes,
     _quotient_directions,
     everywhere=lambda args: _one_sign(args[1]),
@@ -392,31 +349,22 @@ POWER = Function(
     "either",
     "first argument to the power of a number, also written x ** 2",
     _power,
-    lambda x, exponent: (exponent * _power(x, exponent - 1), 0.0),
     _power_extremes,
     _power_directions,
-    near=_nearest_power_point,
     everywhere=_power_defined,
     bends=_power_convexity,
 )
-_on_positive = partial(Function, domain=POSITIVE, near=_clip_between(SLOPE_MARGIN, INFINITY))
+_on_positive = partial(Function, domain=POSITIVE)
 _MAGNITUDE = (_magnitude_extremes, _magnitude_directions)
 _ROWS = (
-    Function("abs", 1, "convex", "absolute value", abs, _abs_slopes, *_MAGNITUDE),
-    Function("max", None, "convex", "largest of its arguments", lambda *x: max(x), _max_slopes),
-    Function("min", None, "concave", "smallest of its arguments", lambda *x: min(x), _min_slopes),
-    Function(
-        "sqrt",
-        1,
-        "concave",
-        "square root",
-        lambda x: math.sqrt(x) if x >= 0 else math.nan,
-        lambda x: (0.5 / math.sqrt(x),),
-        domain=POSITIVE,
-        near=_clip_between(SLOPE_MARGIN**2, INFINITY),
+    Function("abs", 1, "convex", "absolute value", abs, *_MAGNITUDE),
+    Function("max", None, "convex", "largest of its arguments", lambda *x: max(x)),
+    Function("min", None, "concave", "smallest of its arguments", lambda *x: min(x)),
+    _on_positive(
+        "sqrt", 1, "concave", "square root", lambda x: math.sqrt(x) if x >= 0 else math.nan
     ),
-    _on_positive("log", 1, "concave", "natural logarithm", _log, lambda x: (1 / x,)),
-    Function("exp", 1, "convex", "exponential", _exp, lambda x: (_exp(x),)),
+    _on_positive("log", 1, "concave", "natural logarithm", _log),
+    Function("exp", 1, "convex", "exponential", _exp),
     POWER,
     Function(
         "kl",
@@ -424,11 +372,9 @@ _ROWS = (
         "convex",
         "Kullback-Leibler divergence of two shares, the true first",
         kl,
-        lambda p, q: (math.log(p / q) - math.log((1 - p) / (1 - q)), (q - p) / (q * (1 - q))),
         _kl_extremes,
         lambda _: (0, 0),
         (0.0, 1.0),
-        _clip_between(SLOPE_MARGIN, 1.0 - SLOPE_MARGIN),
     ),
     _on_positive(
         "geo_mean",
@@ -436,17 +382,9 @@ _ROWS = (
         "concave",
         "geometric mean",
         lambda x, y: math.sqrt(x * y) if x >= 0 and y >= 0 else math.nan,
-        lambda x, y: (0.5 * math.sqrt(y / x), 0.5 * math.sqrt(x / y)),
     ),
-    _on_positive(
-        "harmonic_mean",
-        2,
-        "concave",
-        "harmonic mean",
-        _harmonic_mean,
-        lambda x, y: (2 * (y / (x + y)) ** 2, 2 * (x / (x + y)) ** 2),
-    ),
-    Function("rms", None, "convex", "root mean square", _rms, _rms_slopes, *_MAGNITUDE),
+    _on_positive("harmonic_mean", 2, "concave", "harmonic mean", _harmonic_mean),
+    Function("rms", None, "convex", "root mean square", _rms, *_MAGNITUDE),
 )
 FUNCTIONS = {row.name: row for row in _ROWS}
 """The functions that rules call by name."""

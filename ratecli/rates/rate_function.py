@@ -16,20 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import rel_entr
 
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import ratio_sum
 from ratecli.rates.analysis import affine_maxima
 from ratecli.rates.expression import Expression
-from ratecli.rates.functions import (
-    OPERATIONS,
-    PRODUCT,
-    SLOPE_MARGIN,
-    SUM,
-    Endpoint,
-    Function,
-    Interval,
-)
+from ratecli.rates.functions import KL_FLOOR, OPERATIONS, PRODUCT, SUM, Endpoint, Interval
 from ratecli.rates.sample import Floats
 
 Row = dict[int, float]
@@ -42,49 +35,94 @@ def _choose(parts: Floats, chosen: NDArray[np.intp]) -> Floats:
     return np.equal.outer(np.arange(len(parts)), chosen).astype(float)
 
 
-class ArrayFunction(NamedTuple):
-    """A function of n arguments, vectorized over points.
+def _or_undefined(x: Floats) -> Floats:
+    """Return arguments with NaN in place of negative ones."""
+    return np.where(x < 0, np.nan, x)
 
-    `value` maps the arguments (n, ...) at any number of points to values (...), and `slopes` to
-    partial derivatives (n, ...), which are finite where arguments are at least `least`. If that is
-    positive, the function is defined for arguments of at least 0.
-    """
 
-    value: Callable[[Floats], Floats]
-    slopes: Callable[[Floats], Floats]
-    least: float = -math.inf
+def _clipped(low: float, high: float = math.inf) -> Callable[[Floats], Floats]:
+    return lambda x: np.minimum(np.maximum(x, low), high)
 
 
 def _harmonic_mean(x: Floats) -> Floats:
-    return np.asarray(2 * x[0] * x[1] / np.maximum(x.sum(axis=0), TINY))
+    return np.asarray(2 * x[0] * x[1] / np.maximum(_or_undefined(x).sum(axis=0), TINY))
 
 
 def _root_mean_square(x: Floats) -> Floats:
     return np.asarray(np.sqrt((x**2).sum(axis=0) / len(x)))
 
 
+def _root_mean_square_slopes(x: Floats) -> Floats:
+    size = len(x) * _root_mean_square(x)
+    return np.asarray(x / np.where(size > 0, size, np.inf))
+
+
+def _divergence(x: Floats) -> Floats:
+    p, q = x[0], np.clip(x[1], KL_FLOOR, 1 - KL_FLOOR)
+    return np.where((p < 0) | (p > 1), np.nan, rel_entr(p, q) + rel_entr(1 - p, 1 - q))
+
+
+def _divergence_slopes(x: Floats) -> Floats:
+    p, q = x
+    return np.stack([np.log(p / q) - np.log((1 - p) / (1 - q)), (q - p) / (q * (1 - q))])
+
+
+def _power_slopes(x: Floats) -> Floats:
+    base, exponent = x
+    return np.stack([exponent * np.power(base, exponent - 1), np.zeros_like(base)])
+
+
+def _nearest_base(x: Floats) -> Floats:
+    """Return a base and an exponent with the nearest base at which a power has a finite slope."""
+    base, exponent = x
+    steep = np.where(exponent < 0, SLOPE_MARGIN, SLOPE_MARGIN**2 * (exponent < 1))
+    return np.stack([np.where(np.abs(base) < steep, np.copysign(steep, base), base), exponent])
+
+
+class ArrayFunction(NamedTuple):
+    """A function of n arguments, vectorized over points.
+
+    `value` maps the arguments (n, ...) at any number of points to values (...), NaN outside the
+    function's domain. `slopes` maps them to partial derivatives (n, ...), a subgradient at a kink;
+    they are finite at the points that `near` returns, the nearest ones with finite slopes.
+    """
+
+    value: Callable[[Floats], Floats]
+    slopes: Callable[[Floats], Floats]
+    near: Callable[[Floats], Floats] = lambda x: x
+
+
+SLOPE_MARGIN = 1e-6
+"""Slopes that are unbounded at an end of a domain are evaluated at this distance from it."""
 TINY = 1e-300
+_POSITIVE = _clipped(SLOPE_MARGIN)
 ARRAY_FUNCTIONS: Mapping[str, ArrayFunction] = {
     "sum": ArrayFunction(lambda x: x.sum(axis=0), np.ones_like),
     "product": ArrayFunction(lambda x: x[0] * x[1], lambda x: x[::-1]),
     "quotient": ArrayFunction(
         lambda x: x[0] / x[1], lambda x: np.stack([1 / x[1], -x[0] * (1 / x[1]) ** 2])
     ),
+    "power": ArrayFunction(lambda x: np.power(*x), _power_slopes, _nearest_base),
+    "abs": ArrayFunction(lambda x: np.abs(x[0]), np.sign),
     "max": ArrayFunction(lambda x: x.max(axis=0), lambda x: _choose(x, x.argmax(axis=0))),
     "min": ArrayFunction(lambda x: x.min(axis=0), lambda x: _choose(x, x.argmin(axis=0))),
-    "log": ArrayFunction(lambda x: np.log(x[0]), lambda x: 1 / x, SLOPE_MARGIN),
+    "sqrt": ArrayFunction(
+        lambda x: np.sqrt(x[0]), lambda x: 0.5 / np.sqrt(x), _clipped(SLOPE_MARGIN**2)
+    ),
+    "log": ArrayFunction(lambda x: np.log(x[0]), lambda x: 1 / x, _POSITIVE),
+    "exp": ArrayFunction(lambda x: np.exp(x[0]), np.exp),
+    "kl": ArrayFunction(_divergence, _divergence_slopes, _clipped(SLOPE_MARGIN, 1 - SLOPE_MARGIN)),
     "geo_mean": ArrayFunction(
-        lambda x: np.sqrt(x[0] * x[1]), lambda x: 0.5 * np.sqrt(x[::-1] / x), SLOPE_MARGIN
+        lambda x: np.sqrt(np.prod(_or_undefined(x), axis=0)),
+        lambda x: 0.5 * np.sqrt(x[::-1] / x),
+        _POSITIVE,
     ),
     "harmonic_mean": ArrayFunction(
-        _harmonic_mean, lambda x: 2 * (x[::-1] / (x[0] + x[1])) ** 2, SLOPE_MARGIN
+        _harmonic_mean, lambda x: 2 * (x[::-1] / (x[0] + x[1])) ** 2, _POSITIVE
     ),
-    "rms": ArrayFunction(
-        _root_mean_square,
-        lambda x: x / np.maximum(len(x) * _root_mean_square(x), TINY),
-    ),
+    "rms": ArrayFunction(_root_mean_square, _root_mean_square_slopes),
 }
-"""Functions that are vectorized, by name."""
+"""All functions that an expression applies, by name."""
 
 
 class _Step(NamedTuple):
@@ -92,10 +130,6 @@ class _Step(NamedTuple):
 
     name: str
     inside: list[int]
-
-    @property
-    def function(self) -> Function:
-        return OPERATIONS[self.name]
 
 
 class Tangents(NamedTuple):
@@ -165,16 +199,7 @@ class RateFunction:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             self._fill_rows(found, columns)
             for k, (name, inside) in enumerate(self.steps, len(self.rows)):
-                parts = found[inside]
-                if name in ARRAY_FUNCTIONS:
-                    value, _, least = ARRAY_FUNCTIONS[name]
-                    found[k] = value(parts)
-                    if least > 0:
-                        found[k, (parts < 0).any(axis=0)] = np.nan
-                else:
-                    points = parts.T.tolist()
-                    found[k] = [OPERATIONS[name].value(*point) for point in points]
-                    found[k, np.isnan(parts).any(axis=0)] = np.nan
+                found[k] = ARRAY_FUNCTIONS[name].value(found[inside])
         return found[self.roots].reshape(len(self.roots), *inputs.shape[1:])
 
     def tangents(self, inputs: Floats) -> Tangents:
@@ -268,9 +293,10 @@ class RateFunction:
                     if k >= 0:
                         total[k, int(side * factor > 0)] += weight * factor
             elif end.point:
-                step = self.steps[number - len(self.rows)]
-                function, inside = step.function, step.inside
-                slopes = function.slopes(*function.near(*(x for x, _ in end.point)))
+                name, inside = self.steps[number - len(self.rows)]
+                array, point = ARRAY_FUNCTIONS[name], np.array([x for x, _ in end.point])
+                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                    slopes = array.slopes(array.near(point)).tolist()
                 waiting += [
                     (part, other, weight * slope)
                     for slope, (_, other), part in zip(slopes, end.point, inside, strict=True)
@@ -295,8 +321,8 @@ class RateFunction:
                 row = self.rows[number].items()
                 needed |= {(k, s if c > 0 else -s) for k, c in row if k >= 0 for s in own}
                 continue
-            step = self.steps[number - len(self.rows)]
-            function, inside = step.function, step.inside
+            name, inside = self.steps[number - len(self.rows)]
+            function = OPERATIONS[name]
             arguments = [(ends[i][0].value, ends[i][1].value) for i in inside]
             known = function.defined(arguments)
             directions = function.directions(arguments) if known else [0] * len(inside)
@@ -307,18 +333,11 @@ class RateFunction:
 
 def _linearize(name: str, parts: Floats) -> tuple[Floats, Floats]:
     """Return the tangent's values (T,) of a function at T points (n, T), and its slopes (n, T)."""
-    if name in ARRAY_FUNCTIONS:
-        array = ARRAY_FUNCTIONS[name]
-        near = np.maximum(parts, array.least)
-        value, slopes = array.value(near), array.slopes(near)
-    else:
-        function = OPERATIONS[name]
-        points = [function.near(*point) for point in parts.T.tolist()]
-        value = np.array([function.value(*point) for point in points])
-        slopes = np.array([function.slopes(*point) for point in points], dtype=float).T
-        near = np.array(points).T
+    array = ARRAY_FUNCTIONS[name]
+    near = array.near(parts)
+    slopes = array.slopes(near)
     moved = np.where((slopes == 0) | (parts == near), 0.0, slopes * (parts - near))
-    return value + moved.sum(axis=0), slopes
+    return array.value(near) + moved.sum(axis=0), slopes
 
 
 class _Compiler:

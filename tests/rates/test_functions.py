@@ -24,6 +24,7 @@ from ratecli.rates.functions import (
     Interval,
     kl,
 )
+from ratecli.rates.rate_function import ARRAY_FUNCTIONS
 
 F = FUNCTIONS
 VECTORS = json.loads((Path(__file__).parent / "interval_vectors.json").read_text())["cases"]
@@ -109,6 +110,9 @@ def test_kl_of_bernoulli_distributions(p, q, expected):
 )
 def test_values_at_and_outside_the_ends_of_domains(name, arguments, expected):
     assert FUNCTIONS[name].value(*arguments) == pytest.approx(expected, nan_ok=True)
+    with np.errstate(all="ignore"):
+        found = ARRAY_FUNCTIONS[name].value(np.array(arguments))
+    assert found == pytest.approx(expected, nan_ok=True)
 
 
 def _plain_power(x: float, exponent: float) -> float:
@@ -217,7 +221,9 @@ def test_directions_and_slopes_agree_with_values(name, data):
     here = plain(*point)
     assume(math.isfinite(here))
     directions = operation.directions(arguments)
-    slopes = operation.slopes(*operation.near(*point))
+    array = ARRAY_FUNCTIONS[name]
+    assert array.value(np.array(point)) == pytest.approx(operation.value(*point))
+    slopes = array.slopes(array.near(np.array(point)))
     for k, (low, high) in enumerate(arguments):
         other = data.draw(st.floats(point[k], high)) if high > point[k] else point[k]
         there = plain(*point[:k], other, *point[k + 1 :])
