@@ -186,7 +186,7 @@ def is_reproducible(data: SourceSubject) -> Iterator[str]:
 def check_metric(metric: Rate | Composite, *, name: str = "", origin: str = "") -> PluginReport:
     """Check a rate or a composite metric; pass a `name` for a `Composite`, which has none."""
     name = name or (metric.name if isinstance(metric, Rate) else "metric")
-    others = (has_values, adds_up_with_its_complement)
+    others = (has_values,)
     checks = run_checks((name, metric), (is_defined,), others)
     return PluginReport("metric", name, origin or "not installed", checks)
 
