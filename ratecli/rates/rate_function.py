@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import rel_entr
 
 from ratecli.rates import expression as ex
@@ -230,25 +231,31 @@ class RateFunction:
     @cached_property
     def table(self) -> Floats:
         """(L, N + 1) slopes and constants of the affine steps."""
-        found = np.zeros((len(self.rows), self.inputs + 1))
-        for own, row in zip(found, self.rows, strict=True):
-            own[list(row)] = list(row.values())
-        return found
+        return np.asarray(self._matrix.toarray())
 
     @cached_property
-    def _entries(self) -> tuple[NDArray[np.intp], Floats, NDArray[np.intp]]:
-        """Inputs and factors of all rows, one row after the other, and where each row starts."""
-        columns = np.array([k for row in self.rows for k in row], dtype=np.intp)
-        factors = np.array([factor for row in self.rows for factor in row.values()])
-        starts = np.cumsum([0, *map(len, self.rows)])[:-1]
-        return columns, factors[:, None], starts
+    def _matrix(self) -> sparse.csr_array:
+        """The table, sparse: an undefined input affects no row without it."""
+        columns = [k % (self.inputs + 1) for row in self.rows for k in row]
+        factors = np.array([factor for row in self.rows for factor in row.values()], dtype=float)
+        starts = np.cumsum([0, *map(len, self.rows)])
+        return sparse.csr_array((factors, columns, starts), (len(self.rows), self.inputs + 1))
+
+    @cached_property
+    def _entries(self) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+        """Row, column and value of each entry of the table."""
+        entries = self._matrix.tocoo()
+        return entries.coords[0], entries.coords[1], entries.data
 
     def _fill_rows(self, found: Floats, points: Floats) -> None:
-        """Compute the affine steps; an undefined input affects no row without it."""
-        if self.rows:
-            columns, factors, starts = self._entries
-            padded = np.concatenate((points, np.ones((1, points.shape[1]))))
-            np.add.reduceat(factors * padded[columns], starts, out=found[: len(starts)])
+        """Compute the affine steps at points (N, T)."""
+        count = len(self.rows)
+        padded = np.concatenate((points, np.ones((1, points.shape[1]))))
+        if points.shape[1] == 1:  # faster than a sparse product, and equal to the last bit
+            rows, columns, factors = self._entries
+            found[:count, 0] = np.bincount(rows, factors * padded[columns, 0], count)
+        else:
+            found[:count] = self._matrix @ padded
 
     # intervals, as inclusion functions (Moore 1966)
 
