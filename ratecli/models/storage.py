@@ -109,8 +109,8 @@ def _write(value: Any, hint: Any, numbers: _Numbers) -> Any:
     """Return a field of type `hint`, or a model, as JSON."""
     if hint is Any:
         return numbers.add(np.frombuffer(dump_skops(value), dtype=np.uint8))
-    if get_origin(hint) is np.ndarray:
-        return numbers.add(np.asarray(value, dtype=_number_type(hint)))
+    if (number := _number_type(hint)) is not None:
+        return numbers.add(np.asarray(value, dtype=number))
     if get_origin(hint) is tuple:
         return [_write(each, get_args(hint)[0], numbers) for each in value]
     if hint in SCALARS:
@@ -127,8 +127,8 @@ def _read(value: Any, hint: Any, arrays: NamedArrays, known: dict[str, Any]) -> 
     """
     if hint is Any:
         return load_skops(_array_at(value, np.uint8, arrays).tobytes())
-    if get_origin(hint) is np.ndarray:
-        return _array_at(value, _number_type(hint), arrays)
+    if (number := _number_type(hint)) is not None:
+        return _array_at(value, number, arrays)
     if get_origin(hint) is tuple:
         first, last = get_args(hint)
         if not isinstance(value, list) or (last is not ... and len(value) != 2):
@@ -148,8 +148,13 @@ def _read(value: Any, hint: Any, arrays: NamedArrays, known: dict[str, Any]) -> 
 
 
 def _number_type(hint: Any) -> Any:
-    """Return the type of numbers of an array's type."""
-    return get_args(get_args(hint)[1])[0]
+    """Return the type of numbers of an array's type, None for other types."""
+    match get_origin(hint), get_args(hint):
+        case np.ndarray, (_, numbers):
+            return get_args(numbers)[0]
+        case origin, (numbers,) if origin is NDArray:  # an alias with a name since NumPy 2.5
+            return numbers
+    return None
 
 
 @cache
