@@ -336,11 +336,12 @@ def _ignoring(ledger: Ledger) -> dict[str, bool]:
 
 
 def _difference(group: SeedGroup, other: SeedGroup, split: str) -> IntervalEstimate:
-    """Return the mean difference of objectives over seeds."""
-    if len(group.trials) != len(other.trials):
-        return NO_ESTIMATE
-    own, others = (each.by_order(split, OBJECTIVE) for each in (group, other))
-    pairs = ((own[at], others[at]) for at in own.keys() & others.keys())
+    """Return the mean difference of objectives over seeds that have both."""
+    own, others = (
+        {each.ledger.plan[at].seed: value for at, value in each.values(split, OBJECTIVE).items()}
+        for each in (group, other)
+    )
+    pairs = ((own[seed], others[seed]) for seed in own.keys() & others.keys())
     return estimate_mean(0.0 if math.isclose(a, b) else a - b for a, b in pairs)
 
 

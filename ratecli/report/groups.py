@@ -95,12 +95,6 @@ class SeedGroup:
         own = own[(own["split"] == split) & (own["metric"] == metric)]
         return dict(zip(own["trial"].tolist(), own["value"].tolist(), strict=True))
 
-    def by_order(self, split: str, metric: str) -> dict[int, float]:
-        """Return the values of a metric by the order of their trials in the group."""
-        order = {trial.key: at for at, trial in enumerate(self.trials)}
-        plan = self.ledger.plan
-        return {order[plan[at].key]: value for at, value in self.values(split, metric).items()}
-
     @cached_property
     def constants(self) -> int:
         """Number of models that are no better than the best constant decision on the test set."""
