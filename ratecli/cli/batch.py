@@ -16,7 +16,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import MODELS_FOLDER, shell_command
 from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import TrialResult
-from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.ledger.view import Ledger
 from ratecli.render import render_text, text_table
 from ratecli.report.answer import answer_sentences, answers
 from ratecli.report.check.expectations import compare_expectations, warn_unmet_expectations
@@ -206,7 +206,7 @@ def _use_of_model(outcome: RunOutcome, ledger: Ledger, group: SeedGroup) -> str:
     """Return the command that applies the model of a group's first trial; "" if it has none."""
     for folder, trial in trials_with_files(ledger).items():
         same = (trial.label, repr(trial.point)) == (group.label, repr(group.point))
-        if same and ledger.status(trial) in MEASURED_STATUSES:
+        if same and ledger.is_measured(trial):
             return shell_command("predict", outcome.folder / MODELS_FOLDER / folder, "TABLE")
     return ""
 

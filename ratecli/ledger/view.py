@@ -116,8 +116,9 @@ class Ledger:
     @cached_property
     def splits(self) -> tuple[str, ...]:
         """Splits with measured numbers, train first."""
-        numbers = (each for trial in self.plan for each in self.numbers(trial).values())
-        return tuple(sorted({split for each in numbers for split, _ in each}, key=split_rank))
+        measured = (self.results[trial.key] for trial in self.plan if self.is_measured(trial))
+        found = {value.split for result in measured for value in result.values}
+        return tuple(sorted(found, key=split_rank))
 
     @cached_property
     def algorithms(self) -> Ledger:
@@ -144,6 +145,10 @@ class Ledger:
         result = self.results.get(trial.key)
         return result.status if result else NOT_RUN
 
+    def is_measured(self, trial: PlannedTrial) -> bool:
+        """Return whether a trial has measured numbers."""
+        return self.status(trial) in MEASURED_STATUSES
+
     def reason(self, trial: PlannedTrial) -> str:
         result = self.results.get(trial.key)
         return result.reason if result else ""
@@ -151,27 +156,6 @@ class Ledger:
     def report_entries(self, what: str) -> list[Mapping[str, Any]]:
         """Return the entries of `report: tables` or `report: plots`."""
         return list(_mapping(self.experiment.get("report")).get(what) or [])
-
-    def numbers(self, trial: PlannedTrial) -> dict[str, dict[tuple[str, str], float]]:
-        """Return everything measured in a trial: by variant, then by split and metric."""
-        key = ("numbers", trial.key, *trial.metrics.items())
-        return self.cached(key, lambda: self._numbers(trial))
-
-    def _numbers(self, trial: PlannedTrial) -> dict[str, dict[tuple[str, str], float]]:
-        if self.status(trial) not in MEASURED_STATUSES:
-            return {}
-        values = {
-            (value.variant, value.split, value.metric): value.value
-            for value in self.results[trial.key].values
-        }
-        found: dict[str, dict[tuple[str, str], float]] = {}
-        places = {(variant, split) for variant, split, _ in values}
-        for variant, split in sorted(places, key=lambda key: (key[0], split_rank(key[1]))):
-            for name, text in trial.metrics.items():
-                if (variant, split, text) in values:
-                    numbers = found.setdefault(variant, {})
-                    numbers[split, name] = float(values[variant, split, text])
-        return found
 
 
 def is_filter_stage(trial: PlannedTrial) -> bool:

@@ -47,6 +47,7 @@ from ratecli.report.groups import (
     group_rules,
     seed_groups,
     trial_datasets,
+    trial_values,
 )
 from ratecli.report.templates import note, render_template
 from ratecli.report.write import trials_with_files, with_manifest
@@ -166,7 +167,9 @@ class ModelCard:
     @cached_property
     def numbers(self) -> Mapping[tuple[str, str], float]:
         """The measured numbers of the variant by split and metric."""
-        return self.ledger.numbers(self.trial).get(self.model.variant, {})
+        values = trial_values(self.ledger, self.trial)
+        own = self.model.variant
+        return {(split, metric): v for variant, split, metric, v in values if variant == own}
 
     @property
     def options(self) -> str:

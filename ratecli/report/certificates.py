@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratecli.ledger.records import PlannedTrial
-from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.ledger.view import Ledger
 from ratecli.report import sheet as st
 from ratecli.report.groups import SeedGroup, group_by
 from ratecli.report.templates import note
@@ -110,7 +110,7 @@ def certified_seeds(ledger: Ledger, group: SeedGroup) -> tuple[int, int]:
     """
 
     def has_model(each: TrialCertificate) -> bool:
-        return ledger.status(each.trial) in MEASURED_STATUSES
+        return ledger.is_measured(each.trial)
 
     key = group.label, group.variant, repr(group.point)
     own = _certificates_by_group(ledger).get(key, ())

@@ -27,7 +27,7 @@ from ratecli.ledger.records import (
     is_no_better,
     is_violated,
 )
-from ratecli.ledger.view import MEASURED_STATUSES, NOT_RUN, Ledger
+from ratecli.ledger.view import MEASURED_STATUSES, NOT_RUN, Ledger, split_rank
 from ratecli.ledger.violations import MeasuredViolation, ViolationSample, measured_violation
 from ratecli.rates.expression import ALL_ROWS, Slice
 from ratecli.rates.parser import parse_conditions
@@ -346,13 +346,26 @@ def results_frame(ledger: Ledger) -> pd.DataFrame:
     return ledger.cached("frame", lambda: _results_frame(ledger))
 
 
+def trial_values(ledger: Ledger, trial: PlannedTrial) -> list[tuple[str, str, str, float]]:
+    """Return variant, split, metric and value of each number of a trial of the plan."""
+
+    def by_trial() -> dict[int, list[Any]]:
+        rows: Any = results_frame(ledger)[COLUMNS].itertuples(index=False, name=None)
+        return group_by(rows, lambda row: id(ledger.plan[row[0]]))
+
+    return [row[1:] for row in ledger.cached("values", by_trial).get(id(trial), ())]
+
+
 def _results_frame(ledger: Ledger) -> pd.DataFrame:
-    rows = [
-        (at, variant, split, metric, value)
-        for at, trial in enumerate(ledger.plan)
-        for variant, numbers in ledger.numbers(trial).items()
-        for (split, metric), value in numbers.items()
-    ]
+    rows: list[tuple[int, str, str, str, float]] = []
+    for at, trial in enumerate(ledger.plan):
+        rank = {name: k for k, name in enumerate(trial.metrics)}
+        names = group_by(rank, trial.metrics.__getitem__)  # values are stored by text
+        values = ledger.results[trial.key].values if ledger.is_measured(trial) else ()
+        own = {(v.variant, v.split, name): v.value for v in values
+               for name in names.get(v.metric, ())}  # fmt: skip
+        places = sorted(own, key=lambda place: (place[0], split_rank(place[1]), rank[place[2]]))
+        rows += [(at, *place, own[place]) for place in places]
     frame = pd.DataFrame(rows, columns=COLUMNS)
     frame = frame.astype({"value": float})
     known = np.where(frame["value"].map(is_violated), VIOLATED, SATISFIED).astype(float)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ratecli.ledger.view import Ledger, split_rank
 from ratecli.report.check.expectations import compare_expectations
-from ratecli.report.groups import SeedGroup, group_by, seed_groups
+from ratecli.report.groups import SeedGroup, group_by, seed_groups, trial_values
 from ratecli.report.sheet import format_setting
 
 NUMBERS = ("mean", "low", "high", "n", "nan")
@@ -21,10 +21,9 @@ TYPES = dict.fromkeys(["value", "mean", "low", "high"], "float64") | {"n": "int6
 def metrics_table(ledger: Ledger) -> pd.DataFrame:
     """Return a row per measured value: algorithm, variant, <sweep>, seed, split, metric, value."""
     rows = (
-        [trial.label, variant, *_point(ledger, trial.point), trial.seed, split, metric, value]
+        [trial.label, variant, *_point(ledger, trial.point), trial.seed, *place_and_value]
         for trial in ledger.plan
-        for variant, numbers in ledger.numbers(trial).items()
-        for (split, metric), value in numbers.items()
+        for variant, *place_and_value in trial_values(ledger, trial)
     )
     columns = ["algorithm", "variant", *ledger.sweep, "seed", "split", "metric", "value"]
     return _frame(rows, columns, ledger.sweep)

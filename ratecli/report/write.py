@@ -32,12 +32,12 @@ from ratecli.files import (
 from ratecli.ledger.locks import REPORT_LOCK_FILE, lock_report
 from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial, is_violated
 from ratecli.ledger.store import LedgerStore
-from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
 from ratecli.report.answer import answer_sentences, incomplete_notes
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.check.expectations import expectation_sheet
-from ratecli.report.groups import group_by, trial_datasets
+from ratecli.report.groups import group_by, trial_datasets, trial_values
 from ratecli.report.html import render_report
 from ratecli.report.plots import draw_plots
 from ratecli.report.sheet import format_scalar, to_markdown
@@ -173,9 +173,7 @@ def trials_with_files(ledger: Ledger) -> dict[str, PlannedTrial]:
     """Return the trials that have models or certificates by the name of their folder."""
     tested = {each.trial.key for each in collect_certificates(ledger)}
     return trial_folders(
-        trial
-        for trial in ledger.plan
-        if ledger.status(trial) in MEASURED_STATUSES or trial.key in tested
+        trial for trial in ledger.plan if ledger.is_measured(trial) or trial.key in tested
     )
 
 
@@ -213,7 +211,7 @@ def _label(entry: Mapping[str, Any]) -> str:
 
 def _trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dict[str, bytes]:
     """Return the contents of a trial's files by name."""
-    measured = store.result(trial.key) if ledger.status(trial) in MEASURED_STATUSES else None
+    measured = store.result(trial.key) if ledger.is_measured(trial) else None
     models = measured.models if measured else {}
     stems: dict[str, str] = {}
     for variant in models:
@@ -221,15 +219,12 @@ def _trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dic
     names = {variant: stem + MODEL_SUFFIX for variant, stem in stems.items()}
     files = {names[variant]: data for variant, data in models.items()}
     if measured and models:
-        violations = {
-            variant: {
-                metric.removeprefix(VIOLATION_PREFIX): None if math.isnan(value) else value
-                for (split, metric), value in numbers.items()
-                if split == "test" and metric.startswith(VIOLATION_PREFIX)
-                if is_violated(value)
-            }
-            for variant, numbers in ledger.numbers(trial).items()
-        }
+        violations: dict[str, dict[str, float | None]] = {}
+        for variant, split, metric, value in trial_values(ledger, trial):
+            name = metric.removeprefix(VIOLATION_PREFIX)
+            if split == "test" and name != metric and is_violated(value):
+                amount = None if math.isnan(value) else value
+                violations.setdefault(variant, {})[name] = amount
         labels = dict.fromkeys(map(_label, trial_datasets(ledger, trial).values()))
         predicts, encoding = "; ".join(filter(None, labels)), measured.encoding
         files |= encoder_json(

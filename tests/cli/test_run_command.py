@@ -13,6 +13,7 @@ from small import PLAIN, SMALL, TRIALS, read_rows
 from ratecli.datasets.sources import SOURCES
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.ledger.view import Ledger
+from ratecli.report.groups import trial_values
 from ratecli.runner.executors import Executor, parse_executor
 
 
@@ -295,10 +296,9 @@ def test_columns_of_traces(folder, cli):
         assert all(row["violation"] >= 0 for row in trace), label
         assert all(not math.isnan(row["objective"]) for row in trace), label
     found = {
-        (trial.label, *place): value
+        (trial.label, split, metric): value
         for trial in ledger.plan
-        for numbers in ledger.numbers(trial).values()
-        for place, value in numbers.items()
+        for _, split, metric, value in trial_values(ledger, trial)
     }
     for label in ("thresholded", "plug_in", "zafar"):
         measured = found[label, "train", "violation.parity"]

@@ -15,6 +15,7 @@ from synthetic_ledger import planned
 
 from ratecli.ledger.view import Ledger
 from ratecli.report import html
+from ratecli.report.groups import trial_values
 from ratecli.report.plots import draw_plots
 from ratecli.report.sheet import Sheet, SheetCell
 from ratecli.report.templates import render_template
@@ -268,11 +269,8 @@ def test_each_row_links_to_the_experiments_report(tmp_path):
     assert "<h1>3 experiments</h1>" in page
     assert rows[0][2:4] == ["90", "ok 54, not_met 30, no_solution_found 5, error 1"]
     kept, measured = map(int, rows[0][4].removeprefix("✗ ").split(" of "))
-    numbers = [
-        found["test", "violation.parity"]
-        for trial in ledger.plan
-        for found in ledger.numbers(trial).values()
-    ]
+    places = [value[1:] for trial in ledger.plan for value in trial_values(ledger, trial)]
+    numbers = [v for split, metric, v in places if (split, metric) == ("test", "violation.parity")]
     assert (kept, measured) == (sum(each <= 1e-6 for each in numbers), len(numbers))
 
 

@@ -17,6 +17,7 @@ from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import resolve
 from ratecli.rates.sample import Logs, Sample
 from ratecli.rates.scope import LoggedRanges, Scope
+from ratecli.report.groups import trial_values
 from ratecli.report.write import summary_markdown
 from ratecli.sampling.logs import effective_rows
 from ratecli.sampling.rows import load_trial_data
@@ -153,7 +154,7 @@ def test_metrics_by_hand(folder):
     _, ledger = trials(folder, FILE)
     rows = loaded(folder, FILE)
     (planned,) = ledger.plan
-    found = ledger.numbers(planned)["deterministic"]
+    found = {tuple(place): value for _, *place, value in trial_values(ledger, planned)}
     frame, test = log_rows().iloc[rows.positions], rows.sample.part == "test"
     assert found["test", "value"] == pytest.approx(-found["test", "objective"])
     weight = 1 / frame.other.to_numpy()
@@ -330,7 +331,8 @@ def test_an_outcome_counts_only_where_it_is_logged(folder, other):
     found = []
     for content in (FILE, text):
         _, ledger = trials(folder, content.replace("value: value(", "value: value_logged("))
-        found.append(ledger.numbers(ledger.plan[0])["deterministic"]["test", "value"])
+        values = trial_values(ledger, ledger.plan[0])
+        found += [value for _, *place, value in values if place == ["test", "value"]]
     assert found[0] == pytest.approx(found[1])
 
 

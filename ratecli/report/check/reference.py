@@ -23,7 +23,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import Ledger
 from ratecli.report.check.settings import experiment_settings
-from ratecli.report.groups import group_by
+from ratecli.report.groups import group_by, trial_values
 
 DIGITS = 9
 """Significant digits: more than any tolerance needs, but few enough to be equal across CPUs."""
@@ -141,11 +141,10 @@ def _pin_trials(ledger: Ledger, trials: Sequence[PlannedTrial]) -> PinnedTrials:
     for at, trial in enumerate(trials):
         objective = trial.metrics[OBJECTIVE]
         redundant = list(trial.metrics.values()).count(objective) > 1
-        for variant, numbers in ledger.numbers(trial).items():
-            for (split, metric), value in numbers.items():
-                if metric != OBJECTIVE or not redundant:
-                    own = values.setdefault(variant, {}).setdefault(split, {})
-                    own.setdefault(metric, [None] * len(trials))[at] = _encode_number(value)
+        for variant, split, metric, value in trial_values(ledger, trial):
+            if metric != OBJECTIVE or not redundant:
+                own = values.setdefault(variant, {}).setdefault(split, {})
+                own.setdefault(metric, [None] * len(trials))[at] = _encode_number(value)
     return PinnedTrials(
         algorithm=trials[0].label,
         point=dict(trials[0].point),

@@ -22,6 +22,7 @@ from ratecli.files import unique_file_name
 from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
+from ratecli.report.groups import results_frame
 from ratecli.report.sheet import format_point
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -76,7 +77,7 @@ def requested_plots(ledger: Ledger) -> list[PlotRequest[Any]]:
     default = [
         {"x": VIOLATION_PREFIX + name, "y": "objective", "file": "tradeoff"}
         for name in list(ledger.constraints)[:1]
-        if any(ledger.numbers(trial) for trial in ledger.algorithms.plan)
+        if len(results_frame(ledger.algorithms))
     ]
     for position, stored in enumerate(ledger.report_entries("plots") or default):
         kind = stored.get("kind", "tradeoff")

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from ratecli.config.report import ConvergencePlot
 from ratecli.ledger.records import is_violated
-from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.ledger.view import Ledger
 from ratecli.report.groups import group_by
 from ratecli.report.plots.canvas import (
     DOTTED,
@@ -56,7 +56,7 @@ def convergence_curves(ledger: Ledger, x: str, selection: PlotSelection) -> list
         traces = [
             (trial, rows)
             for trial in trials
-            if selection.includes_trial(trial) and ledger.status(trial) in MEASURED_STATUSES
+            if selection.includes_trial(trial) and ledger.is_measured(trial)
             if (rows := [row for row in ledger.results[trial.key].trace if x in row])
         ]
         curves = []

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from ratecli.config.report import BaseFilterPlot, GroupSharesPlot, PosteriorsPlot
 from ratecli.config.sweep import has_one_of_values
 from ratecli.ledger.records import FILTERS_KEY, PlannedTrial
-from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.ledger.view import Ledger
 from ratecli.report.groups import estimate_mean, group_by
 from ratecli.report.plots.canvas import (
     COLOURS,
@@ -79,7 +79,7 @@ def filter_effect(
 
 def _filters(ledger: Ledger, trial: PlannedTrial) -> Mapping[str, Any]:
     """Return the stored summaries of a trial's filters, by variant."""
-    if ledger.status(trial) not in MEASURED_STATUSES:
+    if not ledger.is_measured(trial):
         return {}
     return ledger.results[trial.key].info.get(FILTERS_KEY) or {}
 
