@@ -48,8 +48,7 @@ class Mixture(RandomizableSolver):
     Attributes
     ----------
     gap
-        The search ends when a new classifier promises to improve the objective by no more than
-        this.
+        The search ends when a new classifier would improve the objective by no more than this.
     calls
         Maximum number of rounds, each with a mixture and a classifier that may improve it.
     model

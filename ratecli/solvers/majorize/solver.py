@@ -20,15 +20,15 @@ class Majorize(RandomizableSolver):
     """Ramp rates under affine constraints (Goh et al. 2016, Algorithms 1 and 2).
 
     Each iteration replaces every ramp by a convex bound that is tight at the current classifier,
-    and solves that problem to a certified gap. Once an iterate is feasible all later ones are, and
-    the ramp objective never rises. Until then (the zero vector need not be feasible) a step takes
-    the best compromise, and the bounds that are tight there may admit a feasible one.
+    and solves that problem to a certified gap. If an iterate is feasible, all later ones are, and
+    the ramp objective never rises. The first iterates may be infeasible. Each is then the best
+    compromise between the constraints, and bounds that are tight there may allow a feasible one.
 
     The model is the best threshold on the score. With `randomize`, it is the paper's randomized
     ramp, whose expected rates the steps bound.
 
-    Upper and lower bounds of a rate coincide only where they are tight, so an exact equality leaves
-    almost no room for improvement: allow a difference, such as `<= 0.001`.
+    Upper and lower bounds of a rate are equal only where they are tight. An exact equality
+    therefore leaves almost no room for improvement: allow a difference, such as `<= 0.001`.
 
     Attributes
     ----------
