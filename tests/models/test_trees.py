@@ -163,13 +163,6 @@ def test_impossible_layouts_are_rejected(levels):
         ColumnLayout(np.array(levels))
 
 
-def test_sets_are_stored():
-    model = CostSensitiveClassifier(by_sets(), np.ones(1), 0.5)
-    again = loads(dumps(model))
-    assert dumps(again) == dumps(model)
-    np.testing.assert_array_equal(again.score(FEATURES), model.score(FEATURES))
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_arrays_raise_value_error_or_give_numbers(seed):
     """Compiled code checks no indices: whatever is accepted stays within the arrays."""
