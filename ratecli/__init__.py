@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ratecli.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from ratecli.api.balanced import BalancedFilter as BalancedFilter
+    from ratecli.api.balanced_filter import BalancedFilter as BalancedFilter
     from ratecli.api.errors import FaultError as FaultError
     from ratecli.api.errors import NoSolutionFoundError as NoSolutionFoundError
     from ratecli.api.errors import RatecliWarning as RatecliWarning
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from ratecli.api.runs import load_dataset as load_dataset
     from ratecli.api.runs import load_results as load_results
     from ratecli.api.runs import run as run
+    from ratecli.api.safety_test import SafetyTest as SafetyTest
     from ratecli.api.scoring import rate_score as rate_score
     from ratecli.api.scoring import rate_scorer as rate_scorer
     from ratecli.api.scoring import violation_scorer as violation_scorer
-    from ratecli.api.tested import SafetyTest as SafetyTest
 
 _NAMES = {
-    "balanced": ("BalancedFilter",),
+    "balanced_filter": ("BalancedFilter",),
     "estimators": ("RateConstrainedClassifier", "RateConstrainedRegressor"),
     "errors": ("FaultError", "NoSolutionFoundError", "RatecliWarning"),
     "runs": ("Results", "load_dataset", "load_results", "run"),
     "scoring": ("rate_score", "rate_scorer", "violation_scorer"),
-    "tested": ("SafetyTest",),
+    "safety_test": ("SafetyTest",),
 }
 """Public names by the module of `ratecli.api` that defines them."""
 _WHERE = {name: module for module, names in _NAMES.items() for name in names}

@@ -26,7 +26,7 @@ from ratecli.api.errors import (
     issue_warnings,
 )
 from ratecli.api.fitting import ConstraintSpec, FeatureReader, FitResult, fit_rows, shared_arguments
-from ratecli.api.rows import (
+from ratecli.api.inputs import (
     BinaryLabels,
     InputRows,
     LabelledRows,
@@ -36,7 +36,7 @@ from ratecli.api.rows import (
     sensitive_hints,
 )
 from ratecli.datasets.columns import MAX_NUMBER, SIZE_LIMIT
-from ratecli.experiment.options import option_names
+from ratecli.experiment.entries import option_names
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     VIOLATION_PREFIX,

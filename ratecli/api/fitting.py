@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.api.rows import ROWS_DATASET, InputRows, LabelledRows
+from ratecli.api.inputs import ROWS_DATASET, InputRows, LabelledRows
 from ratecli.config.dataset import MISSING_IS_ERROR, MISSING_TO_MEAN, DatasetSpec
 from ratecli.config.document import Document
 from ratecli.config.experiment import Problem, read_spec

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.api.errors import check_types, convert_errors, issue_warnings
-from ratecli.api.rows import to_arrow_table
+from ratecli.api.inputs import to_arrow_table
 from ratecli.apply.predict import StoredModel, encoding_for_tables, predict_table
 from ratecli.config.dataset import DatasetSpec
 from ratecli.config.document import Document

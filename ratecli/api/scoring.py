@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from ratecli.api.errors import check_parameters, convert_errors, issue_warnings
 from ratecli.api.fitting import UNCONSTRAINED, read_problem, shared_arguments
-from ratecli.api.rows import (
+from ratecli.api.inputs import (
     BinaryLabels,
     InputRows,
     LabelledRows,

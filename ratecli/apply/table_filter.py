@@ -24,7 +24,7 @@ from ratecli.datasets.files import sha256_of
 from ratecli.datasets.tables import format_of_output, read_table_file, table_bytes
 from ratecli.datasets.text_format import PLAIN, TextFormat
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.filter_stage import (
+from ratecli.experiment.filters import (
     MAIN_VARIANT,
     empty_group_warning,
     filter_alone,

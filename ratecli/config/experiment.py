@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from annotated_types import MaxLen, MinLen
 from pydantic import BeforeValidator, Field, ValidationError
 
-from ratecli.config import base, training
+from ratecli.config import base, trials
 from ratecli.config.dataset import DatasetSpec, GroupCondition, OptionalResample
 from ratecli.config.document import Document
 from ratecli.config.report import Expectation, ReportSpec
@@ -21,7 +21,7 @@ from ratecli.errors import Diagnostic, FaultError, Loc, unknown_name
 from ratecli.rates.metrics import BUILTIN_NAMES
 from ratecli.rates.table import DEPLOYED
 
-PER_ROW_PATTERN = re.compile(rf"(?=[\d.]*[1-9]){training.NUMBER}/n")
+PER_ROW_PATTERN = re.compile(rf"(?=[\d.]*[1-9]){trials.NUMBER}/n")
 MAX_SEEDS = 10_000
 MAX_BINS = 29
 """Limit on the values at which a column is cut: one less than the groups that `by=` takes."""
@@ -174,25 +174,25 @@ class Problem(Goals):
     rows of each seed are sampled with replacement from all rows of each data set. All rows form the
     test set, so test metrics are exact values, not estimates.
     """
-    holds: training.Holds = "train"
+    holds: trials.Holds = "train"
     """The rows on which constraints must hold: the training rows, the validation rows, or new rows
     from the population of the training rows. For validation and new rows, constraints are tightened
     in training. If no useful model satisfies them then, the trial ends as no_solution_found.
     """
-    level: training.Level | None = None
+    level: trials.Level | None = None
     """The probability with which all constraints must hold in the population of the training or
     validation rows. Default: 0.9 for new_rows; for validation, constraints must hold on these rows
     only.
     """
-    safety: training.OptionalSafety = None
+    safety: trials.OptionalSafety = None
     """A test of every constraint on held-out rows: a model that fails it is not returned, and the
     trial ends as no_solution_found.
     """
-    filter: training.OptionalFilter = None
+    filter: trials.OptionalFilter = None
     """A balanced filter of the training rows; its own trials are called filter."""
     sweep: Sweep = Field(default_factory=Sweep)
     """What varies: names with values, for rules and options."""
-    algorithms: Annotated[tuple[training.AlgorithmSpec, ...], Field(min_length=1)]
+    algorithms: Annotated[tuple[trials.AlgorithmSpec, ...], Field(min_length=1)]
     """The algorithms to compare: names, or names with options."""
 
     def conflicts(self) -> Iterator[Diagnostic]:
@@ -212,14 +212,14 @@ class Problem(Goals):
         """Return the swept names, including those of the algorithms' own sweeps."""
         return list(dict.fromkeys(name for _, sweep in self.sweeps() for name in sweep.names))
 
-    def safety_tests(self) -> dict[Loc, training.SafetySpec]:
+    def safety_tests(self) -> dict[Loc, trials.SafetySpec]:
         """Return the safety test of the file and those of algorithms, by location."""
         tests: dict[Loc, object] = {("safety",): self.safety}
         for k, entry in enumerate(self.algorithms):
             tests["algorithms", k, entry.name, "safety"] = entry.safety
-        return {loc: test for loc, test in tests.items() if isinstance(test, training.SafetySpec)}
+        return {loc: test for loc, test in tests.items() if isinstance(test, trials.SafetySpec)}
 
-    def entry(self, label: str) -> training.AlgorithmSpec:
+    def entry(self, label: str) -> trials.AlgorithmSpec:
         """Return the algorithm's entry with a label."""
         return next(entry for entry in self.algorithms if entry.label == label)
 
@@ -249,9 +249,9 @@ class Experiment(Problem, Data):
 
     seeds: Seeds = (0,)
     """How many seeds (5 means 0 to 4), or a list of them."""
-    limits: training.LimitsSpec = Field(default_factory=training.LimitsSpec)
+    limits: trials.LimitsSpec = Field(default_factory=trials.LimitsSpec)
     """Time and memory limits of a trial."""
-    trial_seconds: dict[base.NameText, training.TrialSeconds] = Field(default_factory=dict)
+    trial_seconds: dict[base.NameText, trials.TrialSeconds] = Field(default_factory=dict)
     """Mean seconds of a trial of each algorithm, as measured, from which `plan` and `run` estimate
     times; if data sets are swept, optionally one for each by name.
     """
@@ -309,7 +309,7 @@ def _check_names_of_data(experiment: Experiment) -> Iterator[Diagnostic]:
 def _check_labels(problem: Problem) -> Iterator[Diagnostic]:
     taken = {DEPLOYED: f"the deployed model in rules: of({DEPLOYED}, ...)"}
     if problem.filter is not None:
-        taken[training.FILTER] = "the label of the results of `filter:`"
+        taken[trials.FILTER] = "the label of the results of `filter:`"
     for k, entry in enumerate(problem.algorithms):
         if entry.label in taken:
             message = f"'{entry.label}' is already {taken[entry.label]}"
@@ -387,7 +387,7 @@ def _check_levels(problem: Problem) -> Iterator[Diagnostic]:
     """Yield an error for each level of constraints that have to hold on training rows only."""
     entries, common = problem.algorithms, problem.holds
     used = {common, *(entry.holds for entry in entries)}
-    levels: list[tuple[Loc, float | None, set[training.Holds | None]]] = [((), problem.level, used)]
+    levels: list[tuple[Loc, float | None, set[trials.Holds | None]]] = [((), problem.level, used)]
     levels += [
         (problem.entry_loc(entry.label), entry.level, {entry.holds or common}) for entry in entries
     ]
@@ -399,7 +399,7 @@ def _check_levels(problem: Problem) -> Iterator[Diagnostic]:
 
 def _check_trial_seconds(experiment: Experiment) -> Iterator[Diagnostic]:
     labels = [entry.label for entry in experiment.algorithms]
-    labels += [training.FILTER] if experiment.filter is not None else []
+    labels += [trials.FILTER] if experiment.filter is not None else []
     for label, seconds in experiment.trial_seconds.items():
         loc = ("trial_seconds", label)
         if label not in labels:

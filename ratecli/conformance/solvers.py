@@ -18,7 +18,7 @@ from ratecli.conformance import problems as tiny
 from ratecli.conformance.checks import Caution, CheckSkippedError, PluginReport, run_checks
 from ratecli.conformance.problems import SolverRun, SolverSubject, all_variants
 from ratecli.errors import FaultError
-from ratecli.experiment.options import all_options
+from ratecli.experiment.entries import all_options
 from ratecli.ledger.records import TrialResult, trial_key
 from ratecli.ledger.store import check_storable
 from ratecli.models.storage import dumps, loads

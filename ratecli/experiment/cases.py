@@ -13,7 +13,7 @@ from typing import Any
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.config.sweep import SweepPoint
 from ratecli.errors import Loc
-from ratecli.experiment.options import all_options, options_in_key
+from ratecli.experiment.entries import all_options, options_in_key
 from ratecli.ledger.records import VIOLATION_PREFIX, trial_key
 from ratecli.plugins import find_plugin
 from ratecli.rates import expression as ex

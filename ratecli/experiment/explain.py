@@ -13,10 +13,10 @@ from ratecli.errors import FaultError
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, case_metrics, references, resolve_goals
 from ratecli.experiment.checks.goals import SHAPE_NAMES, refusal_reason, shorten_text
 from ratecli.experiment.checks.rows import tested_constraints
-from ratecli.experiment.filter_stage import filter_stage_cases
-from ratecli.experiment.options import (
+from ratecli.experiment.entries import (
     solver_class,
 )
+from ratecli.experiment.filters import filter_stage_cases
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine

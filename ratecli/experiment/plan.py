@@ -15,7 +15,7 @@ from typing import Any
 from ratecli.config.document import Document
 from ratecli.config.experiment import DeployedSpec, Experiment
 from ratecli.config.sweep import DATASET_AXIS
-from ratecli.config.training import LimitsSpec
+from ratecli.config.trials import LimitsSpec
 from ratecli.datasets.load import table_digest
 from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import (
@@ -25,7 +25,7 @@ from ratecli.experiment.cases import (
     relevant_goals,
     uses_deployed_model,
 )
-from ratecli.experiment.filter_stage import filter_stage_cases
+from ratecli.experiment.filters import filter_stage_cases
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import PlannedTrial, json_text, json_texts, key_of_texts
 from ratecli.rates import expression as ex

@@ -28,7 +28,7 @@ from ratecli.experiment.checks.rows import (
     check_sampling,
     load_rows,
 )
-from ratecli.experiment.filter_stage import filter_goal_loc, filter_stage_cases
+from ratecli.experiment.filters import filter_goal_loc, filter_stage_cases
 from ratecli.experiment.plan import Plan, make_plan
 from ratecli.experiment.reading import DatasetNames, ProblemReader
 from ratecli.files import shell_command

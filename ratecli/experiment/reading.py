@@ -23,7 +23,7 @@ from ratecli.config.dataset import DatasetSpec
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, Goals, Problem
 from ratecli.config.sweep import DATASET_AXIS, SweepPoint, sweep_points
-from ratecli.config.training import FILTER, AlgorithmSpec
+from ratecli.config.trials import FILTER, AlgorithmSpec
 from ratecli.datasets.registry import label_range, logged_columns, true_returns
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import Case, measured_rates, replace_of
@@ -34,8 +34,7 @@ from ratecli.experiment.checks.goals import (
     check_support,
 )
 from ratecli.experiment.checks.report import check_report_names, check_report_points
-from ratecli.experiment.filter_stage import filter_stage_cases, read_filter
-from ratecli.experiment.options import (
+from ratecli.experiment.entries import (
     TUNE,
     EntryAtPoint,
     make_settings,
@@ -45,6 +44,7 @@ from ratecli.experiment.options import (
     usable_solver_class,
     value_at_point,
 )
+from ratecli.experiment.filters import filter_stage_cases, read_filter
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs

@@ -190,7 +190,7 @@ def file_schema() -> JsonSchema:
     """Return the schema (draft 2020-12) of experiment files, with all valid names explained."""
     # `show` needs options only
     from ratecli.config.experiment import json_schema  # noqa: PLC0415
-    from ratecli.config.training import DEFAULT_FILTER  # noqa: PLC0415
+    from ratecli.config.trials import DEFAULT_FILTER  # noqa: PLC0415
 
     schema = deepcopy(json_schema())
     parts, algorithms = schema["$defs"], list(all_algorithms().values())

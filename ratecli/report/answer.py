@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ratecli.config.sweep import has_values, value_identity
-from ratecli.experiment.options import solver_class
+from ratecli.experiment.entries import solver_class
 from ratecli.ledger import records as rc
 from ratecli.ledger.records import VIOLATION_PREFIX, is_no_better
 from ratecli.ledger.view import NOT_RUN, Ledger

@@ -20,7 +20,7 @@ from ratecli.apply.formats import is_random
 from ratecli.apply.predict import StoredModel, load_applicable_model
 from ratecli.datasets.columns import MISSING_CATEGORY
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.options import default_options
+from ratecli.experiment.entries import default_options
 from ratecli.experiment.registry import list_metrics
 from ratecli.files import LEDGER_FILE, atomic_write, shell_command
 from ratecli.ledger.records import (

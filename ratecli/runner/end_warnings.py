@@ -11,8 +11,8 @@ from itertools import groupby
 from statistics import mean
 
 from ratecli.errors import Diagnostic
-from ratecli.experiment.filter_stage import is_filter
-from ratecli.experiment.options import solver_class
+from ratecli.experiment.entries import solver_class
+from ratecli.experiment.filters import is_filter
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     EFFECTIVE_ROWS_KEY,

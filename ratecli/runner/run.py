@@ -22,9 +22,9 @@ import yaml
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.checks.report import check_variants
 from ratecli.experiment.forecast import TimeLeft
-from ratecli.experiment.meta import dataset_metadata, report_metadata, used_plugins
 from ratecli.experiment.plan import Task
 from ratecli.experiment.prepare import PreparedExperiment
+from ratecli.experiment.report_facts import dataset_metadata, report_metadata, used_plugins
 from ratecli.files import FITS_FOLDER, LEDGER_FILE, RESOLVED_FILE, atomic_write, report_write_errors
 from ratecli.ledger.provenance import build_manifest
 from ratecli.ledger.records import (

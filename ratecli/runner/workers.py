@@ -33,7 +33,7 @@ from ratecli.ledger.records import TrialResult
 from ratecli.ledger.store import check_storable
 
 if TYPE_CHECKING:  # a worker process needs memory and time for each import
-    from ratecli.config.training import LimitsSpec
+    from ratecli.config.trials import LimitsSpec
     from ratecli.experiment.plan import Task
 
 TrialFunction = Callable[[Any, Mapping[str, TrialResult]], TrialResult]

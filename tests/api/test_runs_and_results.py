@@ -13,7 +13,7 @@ import ratecli
 from ratecli import FaultError, RatecliWarning
 from ratecli.apply.predict import predict_file
 from ratecli.cli.app import main
-from ratecli.config.training import SafetySpec
+from ratecli.config.trials import SafetySpec
 
 EXPERIMENT = {
     "name": "small",

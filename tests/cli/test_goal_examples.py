@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from small import read_rows
 
-from ratecli.experiment.options import solver_class
+from ratecli.experiment.entries import solver_class
 from ratecli.experiment.prepare import prepare
 from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import PlannedTrial, TrialResult

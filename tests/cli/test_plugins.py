@@ -20,10 +20,10 @@ from ratecli import plugins
 from ratecli.config.dataset import DatasetSpec
 from ratecli.datasets import registry as sources
 from ratecli.datasets.load import load_entry_table
-from ratecli.experiment import options
-from ratecli.experiment.meta import used_plugins
+from ratecli.experiment import entries
 from ratecli.experiment.prepare import check_available, check_file
 from ratecli.experiment.registry import describe
+from ratecli.experiment.report_facts import used_plugins
 from ratecli.rates import metrics
 from ratecli.rates.parser import parse_expression
 from ratecli.solvers import registry as solvers
@@ -31,7 +31,7 @@ from ratecli.solvers import registry as solvers
 CACHES = (
     plugins.installed_plugins,
     solvers.all_algorithms,
-    options.solver_class,
+    entries.solver_class,
     sources.source_of_plugin,
     metrics.load_plugin_metric,
 )

@@ -21,7 +21,7 @@ from ratecli.certify.trees import SafetyMethod, SafetyTestSpec
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, json_schema
 from ratecli.config.sweep import Sweep, expand_space, sweep_points
-from ratecli.config.training import LimitsSpec, SafetySpec
+from ratecli.config.trials import LimitsSpec, SafetySpec
 from ratecli.experiment.starters.options import template_text
 
 HEAD = "name: x\ndatasets: {d: {path: d.csv, label: y}}\n"

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from experiments import faults, people, run_file, write
-from ratecli.experiment.meta import report_metadata
 from ratecli.experiment.prepare import prepare
+from ratecli.experiment.report_facts import report_metadata
 
 DATASETS = {
     "north": "north: {path: north.csv, label: y, drop: [old]}",

@@ -4,8 +4,8 @@ import pytest
 
 from experiments import people, run_file, write
 from ratecli.errors import FaultError
+from ratecli.experiment.entries import solver_class
 from ratecli.experiment.explain import explain
-from ratecli.experiment.options import solver_class
 from ratecli.experiment.prepare import check_available, prepare
 from ratecli.models.storage import loads
 from ratecli.plugins import installed_plugins

@@ -6,7 +6,7 @@ from graphlib import CycleError
 import pytest
 from small_trials import act, numbers
 
-from ratecli.config.training import LimitsSpec
+from ratecli.config.trials import LimitsSpec
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.plan import UNLIMITED, Task
 from ratecli.ledger.records import TrialResult

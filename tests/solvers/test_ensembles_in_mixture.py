@@ -8,7 +8,7 @@ from oracles.goals import BOTH, KL, Rows, Rules, problem, rates_of, run, smooth_
 from sklearn.ensemble import RandomForestClassifier
 
 from ratecli.errors import FaultError
-from ratecli.experiment.options import make_solver
+from ratecli.experiment.entries import make_solver
 from ratecli.models.composed import CostSensitiveClassifier, append_memberships
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.output_cache import (

@@ -5,7 +5,7 @@ from oracles.goals import KL, Rules, problem, run, smooth_rows
 from thinned import one_in
 
 from ratecli.experiment.checks.goals import refusal_reason
-from ratecli.experiment.options import make_solver
+from ratecli.experiment.entries import make_solver
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.registry import all_algorithms

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from experiments import measured_values, run_file, write
 from ratecli.errors import FaultError
-from ratecli.experiment.options import make_settings, make_solver
+from ratecli.experiment.entries import make_settings, make_solver
 from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import BEST_CONSTANT_KEY
 from ratecli.models.storage import dumps, loads

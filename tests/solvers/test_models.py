@@ -24,7 +24,7 @@ from slow_fit import NUMBERS, fit_slowly
 from thinned import one_in
 
 from ratecli.errors import FaultError, InvalidValueError
-from ratecli.experiment.options import make_settings, make_solver
+from ratecli.experiment.entries import make_settings, make_solver
 from ratecli.models.base import Array
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.storage import dumps, loads

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.utils import all_estimators
 
 from ratecli.errors import FaultError
-from ratecli.experiment.options import make_solver
+from ratecli.experiment.entries import make_solver
 from ratecli.models.base import Classifier
 from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold, ModelRegressor
 from ratecli.models.layout import ColumnLayout

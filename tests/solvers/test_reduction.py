@@ -9,7 +9,7 @@ from oracles.goals import BOTH, Rules, problem, rates_of, run, smooth_rows
 from sklearn.tree import DecisionTreeClassifier
 
 from ratecli.errors import FaultError
-from ratecli.experiment.options import make_solver
+from ratecli.experiment.entries import make_solver
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Linear
 from ratecli.models.storage import dumps, loads

@@ -9,7 +9,7 @@ from sklearn.model_selection import ParameterGrid
 from thinned import one_in
 
 from ratecli.errors import FaultError
-from ratecli.experiment.options import make_settings, make_solver
+from ratecli.experiment.entries import make_settings, make_solver
 from ratecli.models.linear import LinearRegressor, Threshold
 from ratecli.solvers.base import JudgedRows, Solution, Solver
 from ratecli.solvers.margin import MarginSpec, solve_with_margin

@@ -12,11 +12,11 @@ import numpy as np
 
 from ratecli.config.dataset import DatasetSpec
 from ratecli.config.experiment import Problem
-from ratecli.config.training import AlgorithmSpec
+from ratecli.config.trials import AlgorithmSpec
 from ratecli.datasets.registry import logged_columns
 from ratecli.errors import Diagnostic, Loc, Span, did_you_mean
 from ratecli.experiment.cases import Case, measured_rates, references, resolve_goals
-from ratecli.experiment.options import (
+from ratecli.experiment.entries import (
     merged_safety,
     own_safety_keys,
     solver_class,

@@ -10,12 +10,12 @@ from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE, Spec, unknown_key
 from ratecli.config.dataset import DatasetSpec
 from ratecli.config.experiment import Experiment
 from ratecli.config.sweep import DATASET_AXIS, SweepValue, has_one_of_values, has_values
-from ratecli.config.training import FILTER
+from ratecli.config.trials import FILTER
 from ratecli.datasets import registry
 from ratecli.datasets.source import Frontier
 from ratecli.errors import Diagnostic, Loc, Span, did_you_mean
 from ratecli.experiment.cases import Case, case_metrics, measured_rates
-from ratecli.experiment.filter_stage import filter_metric_names
+from ratecli.experiment.filters import filter_metric_names
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates.parser import parse_expression

@@ -14,7 +14,7 @@ from ratecli.datasets.columns import constant_columns_warning, is_text
 from ratecli.datasets.encode import constant_features
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at
 from ratecli.experiment.cases import Case, references, resolve_goals
-from ratecli.experiment.options import TUNE, safety_key_loc
+from ratecli.experiment.entries import TUNE, safety_key_loc
 from ratecli.experiment.reading import DatasetNames, ProblemReader
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import balance

@@ -10,9 +10,9 @@ from pathlib import Path
 from ratecli.config.base import SOLUTION_RATE
 from ratecli.config.experiment import Experiment
 from ratecli.errors import Diagnostic, FaultError, Loc
-from ratecli.experiment.filter_stage import LEAST_SHARE_METRIC
-from ratecli.experiment.meta import dataset_metadata
+from ratecli.experiment.filters import LEAST_SHARE_METRIC
 from ratecli.experiment.prepare import PreparedExperiment, list_missing_files
+from ratecli.experiment.report_facts import dataset_metadata
 from ratecli.files import LEDGER_FILE, atomic_write, shell_command
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX

@@ -12,11 +12,11 @@ import pandas as pd
 
 from ratecli.config.base import describe_type, invalid_choice
 from ratecli.config.experiment import Problem
-from ratecli.config.training import DISCLOSIVITY_RANGE, FILTER, TAKE_CHOICES, FilterSpec
+from ratecli.config.trials import DISCLOSIVITY_RANGE, FILTER, TAKE_CHOICES, FilterSpec
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import Case, CaseFilter
 from ratecli.experiment.checks.goals import SHAPE_NAMES, check_goal_splits
-from ratecli.experiment.options import (
+from ratecli.experiment.entries import (
     EntryAtPoint,
     make_solver,
     option_names,

@@ -19,9 +19,9 @@ from ratecli.api.errors import (
 )
 from ratecli.api.estimators import MappingParamsEstimator
 from ratecli.api.fitting import FitResult, fit_rows
-from ratecli.api.rows import InputRows, LabelledRows, seed_from_random_state
+from ratecli.api.inputs import InputRows, LabelledRows, seed_from_random_state
 from ratecli.apply.predict import prediction_columns
-from ratecli.experiment.filter_stage import (
+from ratecli.experiment.filters import (
     MAIN_VARIANT,
     empty_group_warning,
     filter_alone,

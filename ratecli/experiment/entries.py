@@ -20,7 +20,7 @@ from ratecli.config.dataset import RESAMPLE_RANGE
 from ratecli.config.document import LOCATION_MARK
 from ratecli.config.experiment import Problem, validate_penalty
 from ratecli.config.sweep import SweepPoint, SweepValue, sweep_points
-from ratecli.config.training import (
+from ratecli.config.trials import (
     AIM_RANGE,
     DEFAULT_DELTA,
     LABEL_HINT,

@@ -43,7 +43,7 @@ from ratecli.api.fitting import (
     read_problem,
     shared_arguments,
 )
-from ratecli.api.rows import (
+from ratecli.api.inputs import (
     BinaryLabels,
     InputRows,
     LabelledRows,
@@ -51,7 +51,7 @@ from ratecli.api.rows import (
     seed_from_random_state,
     sensitive_arguments,
 )
-from ratecli.config.training import DEFAULT_FRACTION
+from ratecli.config.trials import DEFAULT_FRACTION
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import references, resolve_goals
 from ratecli.models.base import Array
