@@ -56,6 +56,13 @@ def test_links_of_the_readme_exist():
         assert link.startswith("https://") or (ROOT / link).exists(), link
 
 
+def test_files_named_in_contributing_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    named = set(re.findall(r"`((?:\w+/)+[a-z_]+\.(?:py|toml))`", text))
+    found = {name for name in named for top in (ROOT, ROOT / "ratecli") if (top / name).exists()}
+    assert named - found == {"solvers/FAMILY/solver.py"}
+
+
 SHOWN = "kappa  0.4874 ± 0.0114   17 rows, 0.7 s"
 
 
