@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import io
-import pickle
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
-
-import numpy as np
 
 from ratecli.errors import exception_line
 
@@ -127,15 +123,8 @@ def run_check(check: Check, subject: object) -> CheckResult:
 def watch_side_effects() -> Iterator[list[str]]:
     """Run the block in an empty folder; add a sentence for each of its side effects to the list."""
     effects: list[str] = []
-    before = _global_random_state()
     with TemporaryDirectory() as folder, chdir(folder), redirect_stdout(io.StringIO()) as output:
         yield effects
         effects += [f"it writes to '{each.name}'" for each in Path(folder).iterdir()]
     if printed := output.getvalue().strip():
         effects.append(f"it prints '{printed[:40]}'")
-    if _global_random_state() != before:
-        effects.append("it changes the global random state of NumPy or Python")
-
-
-def _global_random_state() -> bytes:
-    return pickle.dumps((np.random.get_state(), random.getstate()))  # noqa: NPY002  global state

@@ -206,7 +206,7 @@ CAUGHT = {
     "handles unusual tables": ["dense only", "divides by the spread"],
     "refuses other goals": [ClaimsAll()],
     "can be stored": ["leaks labels", "trace of arrays", "half a trace"],
-    "has no side effects": [*("global random numbers", "prints", "writes", "progress of numbers")],
+    "has no side effects": ["prints", "writes", "progress of numbers"],
 }
 MUTANTS = [
     (check, Mutant(change=each) if isinstance(each, str) else each)
