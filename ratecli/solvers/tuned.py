@@ -15,7 +15,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Mask
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.baselines.plain import unseen_loss
+from ratecli.solvers.baselines.label_model import unseen_loss
 from ratecli.solvers.judges import MAX_IGNORED_SHORTFALL
 from ratecli.solvers.margin import MarginSpec, solve_with_margin
 from ratecli.solvers.oracles.unseen import TUNING_FOLDS, Indices, UnseenScores

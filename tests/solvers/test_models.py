@@ -30,7 +30,7 @@ from ratecli.models.layout import ColumnLayout
 from ratecli.models.storage import dumps, loads
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers import fit_cache
-from ratecli.solvers.baselines.plain import fit_model
+from ratecli.solvers.baselines.label_model import fit_model
 from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained
 from ratecli.solvers.baselines.thresholded import score_rows
 from ratecli.solvers.fit_cache import FitCache, shared_fits

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from ratecli.errors import FaultError
 from ratecli.models.base import Array
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines import plain, svm
+from ratecli.solvers.baselines import label_model, svm
 from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained, Zafar
 from ratecli.solvers.baselines.svm import ZAFAR_GAP, group_contrasts
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
@@ -111,7 +111,7 @@ def test_rows_of_one_label_get_that_label(loss, label):
     ],
 )
 def test_iteration_limit_is_reported(solver, reason, monkeypatch):
-    monkeypatch.setattr(plain, "MAX_ITERATIONS", 1)
+    monkeypatch.setattr(label_model, "MAX_ITERATIONS", 1)
     monkeypatch.setattr(augmented, "MAX_ROUNDS", 1)
     rules = Rules({"p": "positive_rate[g=a] <= 1.25 * positive_rate[g=b]"})
     solution = run(solver, problem(smooth_rows(0), rules, 1e-6))

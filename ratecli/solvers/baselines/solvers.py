@@ -132,7 +132,7 @@ class Unconstrained(ModelSolver):
     loss: Literal["hinge", "logistic", "squared"] = "hinge"
 
     version: ClassVar[int] = 5
-    runs: ClassVar[str] = "ratecli.solvers.baselines.plain:solve_plain"
+    runs: ClassVar[str] = "ratecli.solvers.baselines.label_model:solve_plain"
     role: ClassVar[Role] = "ignores"
     numbers: ClassVar[Mapping[str, Any] | None] = {"loss": "squared"}
     episodes: ClassVar[Mapping[str, Any] | None] = {}
@@ -158,7 +158,7 @@ class Audit(Solver):
     valid only if they do not include the rows of the safety test.
     """
 
-    runs: ClassVar[str] = "ratecli.solvers.baselines.plain:return_deployed"
+    runs: ClassVar[str] = "ratecli.solvers.baselines.label_model:return_deployed"
     role: ClassVar[Role] = "ignores"
     needs_deployed: ClassVar[bool] = True
     absent: ClassVar[Mapping[str, str]] = {

@@ -220,7 +220,7 @@ class StreamedNewton:
 
 
 def fit_plain_streamed(problem: Problem, loss: ClassificationLoss) -> tuple[Threshold, str]:
-    """Fit as `plain.fit_model` does, for rows that do not fit in memory."""
+    """Fit as `label_model.fit_model` does, for rows that do not fit in memory."""
     descent = StreamedNewton.of(problem)
     w = np.zeros(len(descent.stream.coding.shares) + 1)
     if loss == "logistic":
