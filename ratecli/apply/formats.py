@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from ratecli.errors import Diagnostic, FaultError
+from ratecli.models import composed as mc
 from ratecli.models.base import Classifier
-from ratecli.models.composed import (
-    CostSensitiveClassifier,
-    GroupThreshold,
-    HashedMixture,
-    HashedRamp,
-    MajorityVote,
-    MixtureClassifier,
-    ModelRegressor,
-    ProbabilityThreshold,
-)
 from ratecli.models.linear import LinearRegressor, Threshold
 from ratecli.models.proxies import ProxyFilter
 
@@ -29,7 +20,7 @@ LIMITS = {
 
 def linear_part(classifier: Classifier) -> Threshold | LinearRegressor | None:
     """Return the linear model of a classifier that may have thresholds of groups, else None."""
-    inner = classifier.scorer if isinstance(classifier, GroupThreshold) else classifier
+    inner = classifier.scorer if isinstance(classifier, mc.GroupThreshold) else classifier
     return inner if isinstance(inner, Threshold | LinearRegressor) else None
 
 
@@ -56,26 +47,26 @@ def is_random(classifier: Classifier) -> bool:
 
 def is_regression(classifier: Classifier) -> bool:
     """Return whether a classifier estimates numbers."""
-    while isinstance(classifier, MixtureClassifier):
+    while isinstance(classifier, mc.MixtureClassifier):
         classifier = classifier.members[0]
-    return isinstance(classifier, LinearRegressor | ModelRegressor)
+    return isinstance(classifier, LinearRegressor | mc.ModelRegressor)
 
 
 def _in_words(classifier: Classifier) -> str:
     match classifier:
         case ProxyFilter():
             return FILTER
-        case HashedRamp() | HashedMixture():
+        case mc.HashedRamp() | mc.HashedMixture():
             return HASHED
-        case GroupThreshold(scorer=scorer):
+        case mc.GroupThreshold(scorer=scorer):
             return f"{_in_words(scorer)} with a threshold for each group"
-        case MajorityVote(members=members):
+        case mc.MajorityVote(members=members):
             return f"a vote of {len(members)} models"
-        case MixtureClassifier(members=members) if is_regression(classifier):
+        case mc.MixtureClassifier(members=members) if is_regression(classifier):
             return f"the mean of {len(members)} regressions"
-        case ProbabilityThreshold(chances=model) | CostSensitiveClassifier(chances=model):
+        case mc.ProbabilityThreshold(chances=model) | mc.CostSensitiveClassifier(chances=model):
             return _named(model)
-        case ModelRegressor(values=model):
+        case mc.ModelRegressor(values=model):
             return _named(model)
         case LinearRegressor():
             return "a regression whose estimates have limits"

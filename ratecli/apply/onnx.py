@@ -14,15 +14,8 @@ from ratecli.apply.formats import is_regression, refusal
 from ratecli.apply.predict import StoredModel
 from ratecli.datasets.columns import MISSING_CATEGORY
 from ratecli.datasets.encode import OneHotBlock
+from ratecli.models import composed as mc
 from ratecli.models.base import Classifier
-from ratecli.models.composed import (
-    CostSensitiveClassifier,
-    GroupThreshold,
-    MajorityVote,
-    MixtureClassifier,
-    ModelRegressor,
-    ProbabilityThreshold,
-)
 from ratecli.models.layout import NUMBER
 from ratecli.models.linear import LinearRegressor, Threshold
 from ratecli.models.probabilities import FactoredModel, ProbabilityModel, SklearnModel
@@ -172,7 +165,7 @@ class _Graph:
             default_tensor=tensor("default", types.DOUBLE, [1], [other]),
         )
 
-    def _group_thresholds(self, classifier: GroupThreshold) -> str:
+    def _group_thresholds(self, classifier: mc.GroupThreshold) -> str:
         """Return (n, 1) the threshold of each row's group, as `GroupThreshold.shifted` does."""
         members = self.joined([self._members(text) for text in classifier.slices])
         signs = self.constant(np.where(classifier.groups, -1.0, 1.0).T)
@@ -210,7 +203,7 @@ class _Graph:
 
     def classified(self, classifier: Classifier) -> tuple[str, str]:
         """Return the decisions (n, 1), 1 or 0, and the scores (n, 1) of a classifier."""
-        if not isinstance(classifier, MajorityVote):
+        if not isinstance(classifier, mc.MajorityVote):
             score = self.score(classifier)
             return self.double(self.add("Greater", score, self.number(0.0))), score
         members = [self.classified(member) for member in classifier.members]
@@ -225,9 +218,9 @@ class _Graph:
         match regressor:
             case LinearRegressor():
                 found = self._line(regressor)
-            case ModelRegressor(values=TreeEnsemble() as trees):
+            case mc.ModelRegressor(values=TreeEnsemble() as trees):
                 found = self.probabilities(trees)
-            case MixtureClassifier(members=members, chances=chances):
+            case mc.MixtureClassifier(members=members, chances=chances):
                 parts = self.joined([self._estimate(each) for each in members])
                 return self.add("MatMul", parts, self.matrix(chances, column=True))
             case _:
@@ -239,11 +232,11 @@ class _Graph:
         match classifier:
             case Threshold():
                 return self._line(classifier)
-            case ProbabilityThreshold(chances=model, threshold=cut):
+            case mc.ProbabilityThreshold(chances=model, threshold=cut):
                 gains = np.array([0.0, 1.0])
-            case CostSensitiveClassifier(chances=model, costs=costs, cut=cut):
+            case mc.CostSensitiveClassifier(chances=model, costs=costs, cut=cut):
                 gains = -costs
-            case GroupThreshold(scorer=scorer):
+            case mc.GroupThreshold(scorer=scorer):
                 score = self.score(scorer)
                 if not len(classifier.groups):
                     return score

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from ratecli import files as fs
 from ratecli.apply.predict import PredictResult, StoredModel, encoder_json, predict_table
 from ratecli.config.dataset import MISSING_IS_ERROR
 from ratecli.config.document import Document
@@ -31,14 +32,6 @@ from ratecli.experiment.filters import (
     why_unusable,
 )
 from ratecli.experiment.prepare import prepare_document
-from ratecli.files import (
-    ENCODER_FILE,
-    FILTER_FILE,
-    atomic_write_all,
-    report_write_errors,
-    shell_command,
-    write_failed_error,
-)
 from ratecli.ledger.records import FILTERS_KEY, PlannedTrial, TrialResult, is_violated
 from ratecli.models.storage import loads
 from ratecli.rates.syntax import value_text
@@ -117,11 +110,13 @@ def learn_table_filter(request: FilterRequest) -> PredictResult:
     file, table = read_table_file(path, request.form)
     format_of_output(path, output)  # raises its errors before the filter is learned
     if output is not None and not output.absolute().parent.is_dir():
-        raise FaultError(write_failed_error(output, "its folder does not exist"))
+        raise FaultError(fs.write_failed_error(output, "its folder does not exist"))
     _check_folder(request.folder)
     planned, result, warnings = _train_filter(request)
     groups = own.typed_columns(file, table, request.by, ())
-    empty = [fault for name in request.by for fault in empty_group_warning(name, groups[name])]
+    empty = [
+        fault for name in request.by for fault in empty_group_warning(name, groups[name])
+    ]
     model = _model(request, planned, result)
     predicted, row_warnings = predict_table(model, file, table, request.seed)
     kept = predicted.columns["kept"] == 1
@@ -135,9 +130,9 @@ def learn_table_filter(request: FilterRequest) -> PredictResult:
     if folder := request.folder:
         stored = _files(request, planned, result, report)
         files |= {folder / name: data for name, data in stored.items()}
-        with report_write_errors(folder):
+        with fs.report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-    atomic_write_all(files)
+    fs.atomic_write_all(files)
     warned = (*empty, *warnings, *row_warnings, *_filter_warnings(report))
     summary = _summary(request, report, len(kept))
     return PredictResult(summary, warned, content if output is None else None)
@@ -148,7 +143,7 @@ def _check_folder(folder: Path | None) -> None:
     if folder is None or not folder.exists():
         return
     message = "" if folder.is_dir() else f"'{folder}' is not a folder"
-    if (folder / ENCODER_FILE).exists() and not (folder / FILTER_FILE).exists():
+    if (folder / fs.ENCODER_FILE).exists() and not (folder / fs.FILTER_FILE).exists():
         message = f"'{folder}' holds the models of a trial, which would be overwritten"
     if message:
         raise FaultError(Diagnostic("E104", message, "name another folder with --filter"))
@@ -197,7 +192,9 @@ def _experiment(request: FilterRequest) -> dict[str, object]:
         "missing": request.missing,
         "split": {"test": test, "stratify": list(request.by)},
     }
-    options, goals = filter_alone(request.algorithm, request.by, request.disclosivity, request.kept)
+    options, goals = filter_alone(
+        request.algorithm, request.by, request.disclosivity, request.kept
+    )
     algorithms = [{request.algorithm: options}]
     data = {"name": "filter", "datasets": {"table": table}, "seeds": [request.seed]}
     return data | {"algorithms": algorithms} | goals
@@ -228,7 +225,7 @@ def _files(
     return {
         MAIN_MODEL_FILE: model,
         **encoder_json(planned, result.encoding, names, {MAIN_VARIANT: model}),
-        FILTER_FILE: json.dumps({**record, **report}, indent=1, ensure_ascii=False) + "\n",
+        fs.FILTER_FILE: json.dumps({**record, **report}, indent=1, ensure_ascii=False) + "\n",
     }
 
 
@@ -309,7 +306,7 @@ def _summary(request: FilterRequest, report: Mapping[str, Any], rows: int) -> st
         f"inputs of {request.algorithm}: {', '.join(report['features'])}",
     ]
     if request.folder is not None:
-        command = shell_command("predict", request.folder, "NEW.csv")
+        command = fs.shell_command("predict", request.folder, "NEW.csv")
         shown.append(f"to apply the filter to other rows: {command}")
     return "\n".join(shown)
 

@@ -12,14 +12,7 @@ import typer
 from typer import Argument, Option
 
 from ratecli.cli import arguments as args
-from ratecli.cli.console import (
-    echo,
-    pluralize,
-    print_diagnostics,
-    print_json,
-    progress_meter,
-    sort_diagnostics,
-)
+from ratecli.cli import console as out
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import atomic_write, shell_command
 from ratecli.render import diagnostics_to_github, diagnostics_to_json, text_table
@@ -54,11 +47,11 @@ def validate(
         faults += error.faults
         code = error.exit_code
     if form is OutputFormat.TEXT:
-        print_diagnostics(faults)
-        echo("\n".join(good), nl=bool(good))
+        out.print_diagnostics(faults)
+        out.echo("\n".join(good), nl=bool(good))
     else:
         convert = diagnostics_to_json if form is OutputFormat.JSON else diagnostics_to_github
-        echo(convert(sort_diagnostics(faults)))
+        out.echo(convert(out.sort_diagnostics(faults)))
     raise typer.Exit(code)
 
 
@@ -66,12 +59,12 @@ def _check_file(file: Path, settings: Sequence[str], warnings: list[Diagnostic])
     """Return one line about a file without errors."""
     from ratecli.experiment.prepare import check_available, list_missing_files  # noqa: PLC0415
 
-    with progress_meter() as meter:
+    with out.progress_meter() as meter:
         prepared = check_available(file, settings, write_progress=meter.record)
     warnings += prepared.warnings
     if missing := list_missing_files(prepared):
         return f"{file}: no errors; data not checked ({', '.join(missing)} not present)"
-    return f"{file}: no errors, {pluralize(len(prepared.plan.planned), 'trial')}"
+    return f"{file}: no errors, {out.pluralize(len(prepared.plan.planned), 'trial')}"
 
 
 def explain(file: args.FileArgument, settings: args.SettingsOption = None) -> None:
@@ -79,10 +72,10 @@ def explain(file: args.FileArgument, settings: args.SettingsOption = None) -> No
     from ratecli.experiment import explain as explanation  # noqa: PLC0415
     from ratecli.experiment.prepare import check_available  # noqa: PLC0415
 
-    with progress_meter() as meter:
+    with out.progress_meter() as meter:
         prepared = check_available(file, settings or (), refuse=False, write_progress=meter.record)
-    echo("\n".join(explanation.explain(prepared)))
-    print_diagnostics(prepared.warnings)
+    out.echo("\n".join(explanation.explain(prepared)))
+    out.print_diagnostics(prepared.warnings)
     errors = [fault for fault in prepared.warnings if fault.is_error]
     raise typer.Exit(FaultError(errors).exit_code if errors else 0)
 
@@ -91,7 +84,7 @@ def schema() -> None:
     """Print the JSON schema of the file, for editors."""
     from ratecli.experiment.schema import file_schema  # noqa: PLC0415
 
-    print_json(file_schema())
+    out.print_json(file_schema())
 
 
 TemplateOption: TypeAlias = Annotated[
@@ -150,7 +143,7 @@ def init(
     from ratecli.experiment.starters.options import StarterOptions  # noqa: PLC0415
 
     if listed:
-        echo(_list_starters())
+        out.echo(_list_starters())
         return
     options = StarterOptions(
         DEFAULT_FILE if path == args.STDOUT else path,
@@ -177,12 +170,12 @@ def init(
         from ratecli.experiment.starters.own_table import own_table_starter  # noqa: PLC0415  slow
 
         made = own_table_starter(options)
-    print_diagnostics(made.warnings)
+    out.print_diagnostics(made.warnings)
     if path == args.STDOUT:
         sys.stdout.write(made.text)
         return
     atomic_write(path, made.text)
-    echo("\n".join([*made.notes, f"wrote {path}; next: {shell_command('run', path)}"]))
+    out.echo("\n".join([*made.notes, f"wrote {path}; next: {shell_command('run', path)}"]))
 
 
 def _list_starters() -> str:

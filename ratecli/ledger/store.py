@@ -30,13 +30,7 @@ from pydantic import TypeAdapter
 
 from ratecli.errors import Diagnostic, FaultError, exception_line
 from ratecli.files import UNFINISHED_PREFIX, report_write_errors, temporary_path
-from ratecli.ledger.records import (
-    CACHED_STATUSES,
-    END_WARNINGS_KEY,
-    FAILED_STATUSES,
-    PlannedTrial,
-    TrialResult,
-)
+from ratecli.ledger import records as rc
 
 LEDGER_VERSION = 3
 """Stored as `user_version`; incremented when the tables below change incompatibly."""
@@ -101,7 +95,7 @@ class LedgerStore:
             self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
 
-    def begin(self, plan: Sequence[PlannedTrial], meta: Mapping[str, Any]) -> None:
+    def begin(self, plan: Sequence[rc.PlannedTrial], meta: Mapping[str, Any]) -> None:
         """Replace the plan and its metadata; trials are kept."""
         with self._transaction("IMMEDIATE"):
             self._write_document("plan", [asdict(trial) for trial in plan])
@@ -116,19 +110,21 @@ class LedgerStore:
         """Return key and seconds of the intact trials that need not run again."""
         with self._transaction():
             found, _ = self._trials()
-        return {key: each.seconds for key, each in found.items() if each.status in CACHED_STATUSES}
+        return {
+            key: each.seconds for key, each in found.items() if each.status in rc.CACHED_STATUSES
+        }
 
-    def put(self, *results: TrialResult) -> None:
+    def put(self, *results: rc.TrialResult) -> None:
         """Store all trials or none. A cached result of a key is kept, a failed one is replaced."""
         with self._transaction("IMMEDIATE") as db:
             for result in results:
                 query = "SELECT status FROM trials WHERE key = ?"
                 row = db.execute(query, (result.key,)).fetchone()
-                if row is None or row[0] not in CACHED_STATUSES:
+                if row is None or row[0] not in rc.CACHED_STATUSES:
                     db.execute("DELETE FROM trials WHERE key = ?", (result.key,))
                     self._insert(result)
 
-    def read(self) -> tuple[list[PlannedTrial], dict[str, TrialResult], dict[str, Any]]:
+    def read(self) -> tuple[list[rc.PlannedTrial], dict[str, rc.TrialResult], dict[str, Any]]:
         """Return `plan`, `results` and `meta` in one transaction, so that they are consistent.
 
         Raises
@@ -149,7 +145,7 @@ class LedgerStore:
             keys = (str(row[0]) for row in db.execute("SELECT key FROM trials ORDER BY id"))
             return [key for key in keys if key not in complete]
 
-    def intact(self) -> Iterator[TrialResult]:
+    def intact(self) -> Iterator[rc.TrialResult]:
         """Yield all trials that are not damaged, with models and encodings."""
         with self._report_errors(), _ignore_damage():  # a transaction of such a file may not end
             # of a damaged file, the index may lead nowhere
@@ -160,19 +156,19 @@ class LedgerStore:
                 if found is not None:
                     yield found
 
-    def plan(self) -> list[PlannedTrial]:
+    def plan(self) -> list[rc.PlannedTrial]:
         """Return the planned trials in order."""
-        found: list[PlannedTrial] = self._document("plan", list[PlannedTrial], [])
+        found: list[rc.PlannedTrial] = self._document("plan", list[rc.PlannedTrial], [])
         return found
 
     def meta(self) -> dict[str, Any]:
         """Return the metadata of the plan."""
         meta: dict[str, Any] = self._document("meta", dict[str, Any], {})
-        for name in meta.keys() & {"warnings", END_WARNINGS_KEY}:
+        for name in meta.keys() & {"warnings", rc.END_WARNINGS_KEY}:
             _adapter(list[str]).validate_python(meta[name], strict=True)
         return meta
 
-    def results(self) -> dict[str, TrialResult]:
+    def results(self) -> dict[str, rc.TrialResult]:
         """Return every stored trial by key, including failed ones, without models and encodings."""
         with self._transaction():
             found, damaged = self._trials()
@@ -180,7 +176,7 @@ class LedgerStore:
                 raise self._damage(self._named(damaged))
             return found
 
-    def result(self, key: str) -> TrialResult:
+    def result(self, key: str) -> rc.TrialResult:
         """Return a trial with its models and their encoding; raise KeyError if it is not stored."""
         with self._transaction() as db:
             row = db.execute("SELECT * FROM trials WHERE key = ?", (key,)).fetchone()
@@ -214,7 +210,7 @@ class LedgerStore:
                 raise self._damage("its plan is not what was stored")
             return _adapter(kind).validate_json(content, strict=True)
 
-    def _insert(self, result: TrialResult) -> None:
+    def _insert(self, result: rc.TrialResult) -> None:
         blobs = [*result.models.values(), *filter(None, [result.encoding.encode()])]
         rows = [(checksum(data), data) for data in blobs]
         self._db.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?)", rows)
@@ -225,12 +221,12 @@ class LedgerStore:
         insert = "INSERT INTO trials VALUES (NULL, ?, ?, ?, ?, ?)"
         self._db.execute(insert, (*row, checksum(*row)))
 
-    def _trials(self) -> tuple[dict[str, TrialResult], list[str]]:
+    def _trials(self) -> tuple[dict[str, rc.TrialResult], list[str]]:
         """Return intact trials by key, without models and encodings, and the keys of damaged ones.
 
         Models and encodings are taken to have the stored checksums.
         """
-        found, damaged = dict[str, TrialResult](), list[str]()
+        found, damaged = dict[str, rc.TrialResult](), list[str]()
         for row in self._db.execute("SELECT * FROM trials ORDER BY id"):
             if (result := _read_trial(row)) is not None:
                 found[result.key] = result
@@ -238,7 +234,7 @@ class LedgerStore:
                 damaged.append(str(row[1]))
         return found, damaged
 
-    def _complete(self, row: Sequence[Any]) -> TrialResult | None:
+    def _complete(self, row: Sequence[Any]) -> rc.TrialResult | None:
         """Return the complete result in a row of `trials`, or None if it is damaged."""
         result = _read_trial(row)
         if result is None:
@@ -372,11 +368,11 @@ class LedgerWriter:
 
     def __init__(self, store: LedgerStore) -> None:
         self._store = store
-        self._waiting: deque[TrialResult] = deque()
+        self._waiting: deque[rc.TrialResult] = deque()
         self._thread = ThreadPoolExecutor(1)
         self._error: BaseException | None = None
 
-    def put(self, result: TrialResult) -> None:
+    def put(self, result: rc.TrialResult) -> None:
         """Store a result soon; raise the error of an earlier write, if any."""
         if len(self._waiting) >= MAX_WAITING:
             self.flush()
@@ -412,13 +408,13 @@ def _not_a_ledger(path: Path) -> FaultError:
     )
 
 
-def trial_document(result: TrialResult) -> str:
+def trial_document(result: rc.TrialResult) -> str:
     """Return a result without models and encoding as JSON; raise TypeError if it has none."""
     fields = {name: value for name, value in vars(result).items() if name not in BLOBS}
     return json.dumps(fields | {"values": [vars(each) for each in result.values]})
 
 
-def check_storable(result: TrialResult) -> None:
+def check_storable(result: rc.TrialResult) -> None:
     """Raise TypeError or ValueError unless a result can be stored and read again."""
     _parse_result(trial_document(result))
 
@@ -427,7 +423,7 @@ BLOBS = ("models", "encoding")
 """Fields of a result that are blobs."""
 
 
-def _read_trial(row: Sequence[Any]) -> TrialResult | None:
+def _read_trial(row: Sequence[Any]) -> rc.TrialResult | None:
     """Return the result in a row of `trials`, without its blobs; None if it is damaged."""
     _, *stored, sha256 = row
     if sha256 != checksum(*stored):
@@ -439,9 +435,9 @@ def _read_trial(row: Sequence[Any]) -> TrialResult | None:
     return result
 
 
-def _parse_result(content: str) -> TrialResult:
-    result: TrialResult = _adapter(TrialResult).validate_json(content, strict=True)
-    if result.status not in CACHED_STATUSES | FAILED_STATUSES:
+def _parse_result(content: str) -> rc.TrialResult:
+    result: rc.TrialResult = _adapter(rc.TrialResult).validate_json(content, strict=True)
+    if result.status not in rc.CACHED_STATUSES | rc.FAILED_STATUSES:
         raise ValueError(f"no trial ends as {result.status!r}")
     return result
 

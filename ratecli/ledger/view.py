@@ -9,13 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ratecli.ledger.records import (
-    FILTER_STAGE_PREFIX,
-    NEW_DATA_KEY,
-    VIOLATION_PREFIX,
-    PlannedTrial,
-    TrialResult,
-)
+from ratecli.ledger import records as rc
 from ratecli.ledger.store import LedgerStore
 from ratecli.rates.syntax import SPLITS
 
@@ -37,8 +31,8 @@ T = TypeVar("T")
 class Ledger:
     """The plan in order, results by key (trials may share one), and the metadata of the run."""
 
-    plan: Sequence[PlannedTrial]
-    results: Mapping[str, TrialResult]
+    plan: Sequence[rc.PlannedTrial]
+    results: Mapping[str, rc.TrialResult]
     meta: Mapping[str, Any]
     _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -84,7 +78,7 @@ class Ledger:
         tests = defaultdict[Hashable, list[object]](list)
         for trial in self.plan:
             result = self.results.get(trial.key)
-            if result and (new := result.info.get(NEW_DATA_KEY)) and new["test"][1]:
+            if result and (new := result.info.get(rc.NEW_DATA_KEY)) and new["test"][1]:
                 tests[trial.label, repr(trial.point)].append(new["test"][0])
         repeated = [each for each in tests.values() if len(each) > 1]
         if repeated and all(len(set(each)) == 1 for each in repeated):
@@ -108,7 +102,7 @@ class Ledger:
     @cached_property
     def metrics(self) -> tuple[str, ...]:
         """Metrics in the file's order, violations last; a trial need not have all of them."""
-        violations = (VIOLATION_PREFIX + name for name in self.constraints)
+        violations = (rc.VIOLATION_PREFIX + name for name in self.constraints)
         order = ["objective", *_mapping(self.experiment.get("metrics")), *violations]
         found = dict.fromkeys(name for trial in self.plan for name in trial.metrics)
         return tuple(dict.fromkeys([*(name for name in order if name in found), *found]))
@@ -136,20 +130,20 @@ class Ledger:
 
         `filter_stage` if all are the filter's, `algorithms` if none is, else `self`.
         """
-        theirs = [name.startswith(FILTER_STAGE_PREFIX) for name in metrics]
+        theirs = [name.startswith(rc.FILTER_STAGE_PREFIX) for name in metrics]
         if theirs and all(theirs):
             return self.filter_stage
         return self if any(theirs) else self.algorithms
 
-    def status(self, trial: PlannedTrial) -> str:
+    def status(self, trial: rc.PlannedTrial) -> str:
         result = self.results.get(trial.key)
         return result.status if result else NOT_RUN
 
-    def is_measured(self, trial: PlannedTrial) -> bool:
+    def is_measured(self, trial: rc.PlannedTrial) -> bool:
         """Return whether a trial has measured numbers."""
         return self.status(trial) in MEASURED_STATUSES
 
-    def reason(self, trial: PlannedTrial) -> str:
+    def reason(self, trial: rc.PlannedTrial) -> str:
         result = self.results.get(trial.key)
         return result.reason if result else ""
 
@@ -158,9 +152,9 @@ class Ledger:
         return list(_mapping(self.experiment.get("report")).get(what) or [])
 
 
-def is_filter_stage(trial: PlannedTrial) -> bool:
+def is_filter_stage(trial: rc.PlannedTrial) -> bool:
     """Return whether a trial computes the filter of the training rows."""
-    return any(name.startswith(FILTER_STAGE_PREFIX) for name in trial.metrics)
+    return any(name.startswith(rc.FILTER_STAGE_PREFIX) for name in trial.metrics)
 
 
 def split_rank(split: str) -> tuple[int, str]:

@@ -22,18 +22,9 @@ from ratecli.ledger.records import VIOLATION_PREFIX, is_no_better
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.rates.metrics import goal_names
 from ratecli.rates.table import DISCLOSIVITY
+from ratecli.report import groups as gr
 from ratecli.report import sheet as st
 from ratecli.report.certificates import certified_seeds, confidence_of_tests, is_tested
-from ratecli.report.groups import (
-    NO_ESTIMATE,
-    IntervalEstimate,
-    SeedGroup,
-    count_satisfied,
-    estimate_mean,
-    group_by,
-    main_variant,
-    seed_groups,
-)
 from ratecli.report.templates import environment, note
 from ratecli.solvers.margin import DEFAULT_LEVEL
 from ratecli.solvers.registry import all_algorithms
@@ -69,8 +60,8 @@ class Candidate:
         Whether it was put to a safety test; None if no setting was.
     """
 
-    group: SeedGroup
-    objective: IntervalEstimate
+    group: gr.SeedGroup
+    objective: gr.IntervalEstimate
     share: float
     violation: float
     level: float | None
@@ -80,7 +71,7 @@ class Candidate:
 
     @classmethod
     def of(
-        cls, ledger: Ledger, group: SeedGroup, split: str, constraints: Sequence[str]
+        cls, ledger: Ledger, group: gr.SeedGroup, split: str, constraints: Sequence[str]
     ) -> Candidate:
         """Return a group as a candidate of a task that has these constraints."""
         objective = group.estimate(split, OBJECTIVE)
@@ -142,7 +133,7 @@ class Candidate:
 
     def seems_satisfied(self, split: str) -> bool:
         """Whether most trials have a model that satisfies the constraints and beats a constant."""
-        satisfied, _ = count_satisfied([self.group], split)
+        satisfied, _ = gr.count_satisfied([self.group], split)
         return satisfied >= DEFAULT_LEVEL * self.group.ended and not self.is_constant
 
     @property
@@ -189,8 +180,8 @@ class Answer:
     best: Candidate
     rivals: Sequence[Candidate]
     only_constant: bool
-    baseline: SeedGroup | None
-    cost: IntervalEstimate
+    baseline: gr.SeedGroup | None
+    cost: gr.IntervalEstimate
     reason: str
 
     @property
@@ -221,9 +212,9 @@ def answers(ledger: Ledger) -> list[Answer]:
 def _answers(ledger: Ledger) -> list[Answer]:
     split, tasks = answer_split(ledger), _planned_tasks(ledger)
     means = (
-        (each, each.estimate(split, OBJECTIVE).mean) for each in seed_groups(ledger.algorithms)
+        (each, each.estimate(split, OBJECTIVE).mean) for each in gr.seed_groups(ledger.algorithms)
     )
-    mains = {(each.label, main_variant(ledger, each)) for each in ledger.algorithms.plan}
+    mains = {(each.label, gr.main_variant(ledger, each)) for each in ledger.algorithms.plan}
     groups = [
         each
         for each, mean in means
@@ -307,7 +298,7 @@ def _answer(ledger: Ledger, split: str, task: Task, candidates: Sequence[Candida
         key=lambda each: (ignoring[each.label], each.estimate(split, OBJECTIVE).mean),
         default=None,
     )
-    cost = NO_ESTIMATE
+    cost = gr.NO_ESTIMATE
     if baseline and ledger.constraints:
         cost = _difference(best.group, baseline, split)
     reason = unsolved_reason(ledger, task)
@@ -335,14 +326,14 @@ def _ignoring(ledger: Ledger) -> dict[str, bool]:
     }
 
 
-def _difference(group: SeedGroup, other: SeedGroup, split: str) -> IntervalEstimate:
+def _difference(group: gr.SeedGroup, other: gr.SeedGroup, split: str) -> gr.IntervalEstimate:
     """Return the mean difference of objectives over seeds that have both."""
     own, others = (
         {each.ledger.plan[at].seed: value for at, value in each.values(split, OBJECTIVE).items()}
         for each in (group, other)
     )
     pairs = ((own[seed], others[seed]) for seed in own.keys() & others.keys())
-    return estimate_mean(0.0 if math.isclose(a, b) else a - b for a, b in pairs)
+    return gr.estimate_mean(0.0 if math.isclose(a, b) else a - b for a, b in pairs)
 
 
 SPLIT_WORDS = {"test": "new rows (test set)", "train": "training rows"}
@@ -382,7 +373,7 @@ def _best_row(ledger: Ledger, answer: Answer, split: str) -> st.SheetRow:
     if not ledger.constraints:
         return [*row, ("n", best.objective.n)]
     if any(each.baseline for each in answers(ledger)):
-        cost = answer.cost if best.is_kept else NO_ESTIMATE
+        cost = answer.cost if best.is_kept else gr.NO_ESTIMATE
         row.append(("cost", st.estimate_cell(shown.estimate(cost), best.objective.n)))
     stated = "" if best.level is None else f" (stated: {best.level:.3g})"
     tone = "good" if best.is_measured else "" if best.is_kept else "bad"
@@ -432,7 +423,7 @@ def answer_sentences(
     pairs = [(each.task, " ".join(macros.sentence(each).split())) for each in shown]
     pairs += [(task, f"no trial returned a model.{f' {why}.' * reasons}") for task, why in unsolved]
     each = []
-    for sentence, same in group_by(pairs, lambda pair: pair[1]).items():
+    for sentence, same in gr.group_by(pairs, lambda pair: pair[1]).items():
         points = _points([task for task, _ in same])
         each.append(f"{points}: {sentence}" if points else sentence)
     if total == 1:
@@ -460,7 +451,7 @@ def _words(ledger: Ledger, total: int) -> dict[str, Any]:
     able = any(DISCLOSIVITY not in rule for rule in ledger.constraints.values())
     named = " and ".join(rules) if len(rules) <= MAX_NAMED else f"all {len(rules)} constraints"
 
-    def estimate(value: IntervalEstimate) -> str:
+    def estimate(value: gr.IntervalEstimate) -> str:
         return st.estimate_cell(shown.estimate(value)).text
 
     def amount(answer: Answer) -> str:
@@ -503,7 +494,7 @@ def _words(ledger: Ledger, total: int) -> dict[str, Any]:
         "estimate": estimate,
         "amount": amount,
         "than_constant": than_constant,
-        "satisfied_in": lambda group: count_satisfied([group], split)[0],
+        "satisfied_in": lambda group: gr.count_satisfied([group], split)[0],
         "certified": lambda group: certified_seeds(ledger, group),
     }
 
@@ -525,6 +516,6 @@ class ShownObjective:
     def best(self) -> str:
         return f"{'highest' if self.maximized else 'lowest'} mean {self.name}"
 
-    def estimate(self, found: IntervalEstimate) -> IntervalEstimate:
+    def estimate(self, found: gr.IntervalEstimate) -> gr.IntervalEstimate:
         """Return an estimate of the objective, or of its change, with the sign that is shown."""
         return found.negated() if self.maximized else found

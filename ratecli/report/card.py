@@ -23,39 +23,22 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.entries import default_options
 from ratecli.experiment.registry import list_metrics
 from ratecli.files import LEDGER_FILE, atomic_write, shell_command
-from ratecli.ledger.records import (
-    BEST_CONSTANT_KEY,
-    GROUP_RATES_KEY,
-    NEW_DATA_KEY,
-    VIOLATION_PREFIX,
-    PlannedTrial,
-    TrialResult,
-    is_no_better,
-    is_violated,
-)
+from ratecli.ledger import records as rc
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.ledger.violations import measured_violation
 from ratecli.rates.metrics import goal_names
 from ratecli.render import terminal_safe
+from ratecli.report import groups as gr
 from ratecli.report import sheet as st
 from ratecli.report.answer import incomplete_notes
-from ratecli.report.groups import (
-    LEVEL,
-    estimate_share,
-    group_names,
-    group_rules,
-    seed_groups,
-    trial_datasets,
-    trial_values,
-)
 from ratecli.report.templates import note, render_template
 from ratecli.report.write import trials_with_files, with_manifest
 from ratecli.solvers.registry import all_algorithms
 
 FEW_ROWS = 30
 """Rates of groups with fewer new rows are too uncertain to rely on."""
-QUANTILE = float(ndtri((1 + LEVEL) / 2))
+QUANTILE = float(ndtri((1 + gr.LEVEL) / 2))
 """Half-width of an interval, in standard errors."""
 HTML_SUFFIXES = (".html", ".htm")
 SPLITS = {
@@ -121,7 +104,7 @@ class ModelCard:
 
     model: StoredModel
     ledger: Ledger
-    trial: PlannedTrial
+    trial: rc.PlannedTrial
 
     def text(self, style: str) -> str:
         """Return the card in the style of these macros in `page/`: Markdown or a page."""
@@ -139,12 +122,12 @@ class ModelCard:
             trial=trial,
             experiment=experiment,
             info=self.result.info,
-            new_data=self.result.info.get(NEW_DATA_KEY) or {"levels": {}},
-            constant=(self.result.info.get(BEST_CONSTANT_KEY) or {}).get("test"),
+            new_data=self.result.info.get(rc.NEW_DATA_KEY) or {"levels": {}},
+            constant=(self.result.info.get(rc.BEST_CONSTANT_KEY) or {}).get("test"),
             run=ledger.meta.get("manifest") or {},
-            entries=trial_datasets(ledger, trial),
-            groups=group_rules(ledger, trial),
-            group_names=group_names(ledger, trial),
+            entries=gr.trial_datasets(ledger, trial),
+            groups=gr.group_rules(ledger, trial),
+            group_names=gr.group_names(ledger, trial),
             summary=known.summary if known else "",
             reads=self.model.encoding.columns_for(classifier),
             points={k: v for k, v in trial.point.items() if k in names},
@@ -154,20 +137,20 @@ class ModelCard:
             few=FEW_ROWS,
             ratio_note=note("ratios"),
             notes=incomplete_notes(ledger),
-            is_violated=is_violated,
-            is_no_better=is_no_better,
+            is_violated=rc.is_violated,
+            is_no_better=rc.is_no_better,
             command=shell_command,
         )
         return terminal_safe(re.sub(r"\n{3,}", "\n\n", text).strip() + "\n")
 
     @property
-    def result(self) -> TrialResult:
+    def result(self) -> rc.TrialResult:
         return self.ledger.results[self.trial.key]
 
     @cached_property
     def numbers(self) -> Mapping[tuple[str, str], float]:
         """The measured numbers of the variant by split and metric."""
-        values = trial_values(self.ledger, self.trial)
+        values = gr.trial_values(self.ledger, self.trial)
         own = self.model.variant
         return {(split, metric): v for variant, split, metric, v in values if variant == own}
 
@@ -196,20 +179,20 @@ class ModelCard:
                 "rows": own.get("rows"),
                 "sha256": ", ".join(file["sha256"][:16] for file in own.get("files", ())),
             }
-            for name, entry in trial_datasets(self.ledger, self.trial).items()
+            for name, entry in gr.trial_datasets(self.ledger, self.trial).items()
             for own in [read.get(name, {})]
         ]
         return st.make_sheet("Data sets", rows)
 
     def violation(self, split: str, constraint: str) -> float | None:
-        return self.numbers.get((split, VIOLATION_PREFIX + constraint))
+        return self.numbers.get((split, rc.VIOLATION_PREFIX + constraint))
 
     def sampling_error(self, constraint: str) -> tuple[float, float]:
         """Return the largest part of the violation on new rows, and half of its interval.
 
         They are NaN if they are unknown.
         """
-        value, metric = self.violation("test", constraint), VIOLATION_PREFIX + constraint
+        value, metric = self.violation("test", constraint), rc.VIOLATION_PREFIX + constraint
         if value is None:
             return math.nan, math.nan
         text, seed = self.trial.metrics[metric], self.trial.seed
@@ -237,7 +220,7 @@ class ModelCard:
         value = self.violation(split, name)
         if value is None:
             return st.SheetCell("not measured")
-        holds = not is_violated(value)
+        holds = not rc.is_violated(value)
         text = f"{st.check_mark(int(holds), 1)} {st.format_number(value)}"
         return st.SheetCell(text, value, "good" if holds else "bad")
 
@@ -246,7 +229,7 @@ class ModelCard:
         """The metrics, without an objective that is also a metric."""
         group = next(
             each
-            for each in seed_groups(self.ledger)
+            for each in gr.seed_groups(self.ledger)
             if self.trial in each.trials and each.variant == self.model.variant
         )
         metrics = dict(self.trial.metrics)
@@ -255,7 +238,7 @@ class ModelCard:
             metrics = {"objective": objective, **metrics}
         rows = []
         for name in metrics:
-            if not name.startswith(VIOLATION_PREFIX):
+            if not name.startswith(rc.VIOLATION_PREFIX):
                 own = {SPLITS[each]: self.numbers.get((each, name)) for each in ("train", "test")}
                 cells = {
                     k: "" if value is None else st.number_cell(value) for k, value in own.items()
@@ -268,8 +251,8 @@ class ModelCard:
     @property
     def group_rates(self) -> st.Sheet:
         """The rates of groups; the note names their rows."""
-        found = self.result.info.get(GROUP_RATES_KEY) or {"split": "test", "rates": {}}
-        names = group_names(self.ledger, self.trial)
+        found = self.result.info.get(rc.GROUP_RATES_KEY) or {"split": "test", "rates": {}}
+        names = gr.group_names(self.ledger, self.trial)
         rows = []
         for group, values in found["rates"].get(self.model.variant, {}).items():
             cells = {RATES[rate]: _rate_cell(rate, *numbers) for rate, numbers in values.items()}
@@ -308,4 +291,4 @@ def _rate_cell(rate: str, value: float | None, n: int, error: float | None = Non
         return st.SheetCell(
             f"{st.format_number(value)} {_interval_text(value, QUANTILE * error, least)}", value
         )
-    return st.estimate_cell(estimate_share(value * n, n))
+    return st.estimate_cell(gr.estimate_share(value * n, n))

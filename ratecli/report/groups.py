@@ -18,15 +18,7 @@ from scipy.special import betaincinv, stdtrit
 
 from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
 from ratecli.config.sweep import DATASET_AXIS
-from ratecli.ledger.records import (
-    BEST_CONSTANT_KEY,
-    GROUP_RATES_KEY,
-    VIOLATION_PREFIX,
-    PlannedTrial,
-    TrialResult,
-    is_no_better,
-    is_violated,
-)
+from ratecli.ledger import records as rc
 from ratecli.ledger.view import MEASURED_STATUSES, NOT_RUN, Ledger, split_rank
 from ratecli.ledger.violations import MeasuredViolation, ViolationSample, measured_violation
 from ratecli.rates.expression import ALL_ROWS, Slice
@@ -59,7 +51,7 @@ class SeedGroup:
     variant: str
     point: Mapping[str, Any]
     seed: int | None
-    trials: tuple[PlannedTrial, ...]
+    trials: tuple[rc.PlannedTrial, ...]
     sole: bool = False
     frame: pd.DataFrame = field(default_factory=lambda: EMPTY_FRAME, repr=False)
     estimates: Mapping[SplitMetric, IntervalEstimate] = field(default_factory=dict, repr=False)
@@ -84,7 +76,7 @@ class SeedGroup:
         return int(self.frame["trial"].nunique())
 
     @property
-    def results(self) -> list[TrialResult]:
+    def results(self) -> list[rc.TrialResult]:
         """The results of the trials that have run."""
         known = self.ledger.results
         return [known[trial.key] for trial in self.trials if trial.key in known]
@@ -101,7 +93,7 @@ class SeedGroup:
         values = self.values("test", "objective")
         plan = self.ledger.plan
         pairs = ((value, _constant(self.ledger, plan[at])) for at, value in values.items())
-        return sum(known is not None and is_no_better(value, known) for value, known in pairs)
+        return sum(known is not None and rc.is_no_better(value, known) for value, known in pairs)
 
     @property
     def best_constant(self) -> IntervalEstimate:
@@ -116,7 +108,7 @@ class SeedGroup:
 
         Their noise is known on the test set only. `confidence` is as in `ViolationSample`.
         """
-        metric = VIOLATION_PREFIX + constraint
+        metric = rc.VIOLATION_PREFIX + constraint
         known = [
             self._violation(self.ledger.plan[at], metric, value)
             if split == "test"
@@ -125,7 +117,7 @@ class SeedGroup:
         ]
         return ViolationSample(known, confidence) if known else None
 
-    def _violation(self, trial: PlannedTrial, metric: str, value: float) -> MeasuredViolation:
+    def _violation(self, trial: rc.PlannedTrial, metric: str, value: float) -> MeasuredViolation:
         result, text = self.ledger.results[trial.key], trial.metrics[metric]
         return measured_violation(result, self.variant, text, value, trial.seed)
 
@@ -225,21 +217,21 @@ def _groups(ledger: Ledger, by_seed: bool) -> Iterator[SeedGroup]:
             yield SeedGroup(ledger, *about, found, estimates[place], counts[place])
 
 
-def _constant(ledger: Ledger, trial: PlannedTrial) -> float | None:
+def _constant(ledger: Ledger, trial: rc.PlannedTrial) -> float | None:
     """Return the objective on the test set of a trial's best constant decision, if it is known."""
     result = ledger.results.get(trial.key)
-    known: Mapping[str, float] = (result.info.get(BEST_CONSTANT_KEY) if result else None) or {}
+    known: Mapping[str, float] = (result.info.get(rc.BEST_CONSTANT_KEY) if result else None) or {}
     return known.get("test")
 
 
-def trial_datasets(ledger: Ledger, trial: PlannedTrial) -> Mapping[str, Any]:
+def trial_datasets(ledger: Ledger, trial: rc.PlannedTrial) -> Mapping[str, Any]:
     """Return the entries of the data sets whose rows the trial used."""
     found: Mapping[str, Any] = ledger.experiment.get("datasets") or {}
     one = trial.point.get(DATASET_AXIS)
     return found if one is None else {k: v for k, v in found.items() if k == str(one)}
 
 
-def group_rules(ledger: Ledger, trial: PlannedTrial) -> dict[str, str]:
+def group_rules(ledger: Ledger, trial: rc.PlannedTrial) -> dict[str, str]:
     """Return the conditions of the file's groups in the trial's data sets, by name."""
     groups = ledger.experiment.get("groups") or {}
     first = next(iter(trial_datasets(ledger, trial)), "")
@@ -247,7 +239,7 @@ def group_rules(ledger: Ledger, trial: PlannedTrial) -> dict[str, str]:
     return {name: rule for name, rule in rules.items() if rule is not None}
 
 
-def group_names(ledger: Ledger, trial: PlannedTrial) -> dict[str, str]:
+def group_names(ledger: Ledger, trial: rc.PlannedTrial) -> dict[str, str]:
     """Return the names of the file's groups, by their conditions as stored rates have them."""
     rules = group_rules(ledger, trial)
     key = "group names", *rules.items()
@@ -256,10 +248,12 @@ def group_names(ledger: Ledger, trial: PlannedTrial) -> dict[str, str]:
     )
 
 
-def _group_rates(ledger: Ledger, trial: PlannedTrial, variant: str) -> dict[tuple[str, str], float]:
+def _group_rates(
+    ledger: Ledger, trial: rc.PlannedTrial, variant: str
+) -> dict[tuple[str, str], float]:
     """Return stored rates by rate and group: those that metrics use, or if they use none, all."""
     result = ledger.results.get(trial.key)
-    found = (result.info.get(GROUP_RATES_KEY) if result else None) or {"rates": {}}
+    found = (result.info.get(rc.GROUP_RATES_KEY) if result else None) or {"rates": {}}
     rates = {
         (rate, group): math.nan if value is None else value
         for group, own in found["rates"].get(variant, {}).items()
@@ -281,7 +275,7 @@ def group_by(items: Iterable[ItemT], key: Callable[[ItemT], KeyT]) -> dict[KeyT,
     return found
 
 
-def main_variant(ledger: Ledger, trial: PlannedTrial) -> str:
+def main_variant(ledger: Ledger, trial: rc.PlannedTrial) -> str:
     """Return the main variant of a trial, for which constraints are enforced; "" without one."""
     result = ledger.results.get(trial.key)
     return result.values[0].variant if result and result.values else ""
@@ -346,7 +340,7 @@ def results_frame(ledger: Ledger) -> pd.DataFrame:
     return ledger.cached("frame", lambda: _results_frame(ledger))
 
 
-def trial_values(ledger: Ledger, trial: PlannedTrial) -> list[tuple[str, str, str, float]]:
+def trial_values(ledger: Ledger, trial: rc.PlannedTrial) -> list[tuple[str, str, str, float]]:
     """Return variant, split, metric and value of each number of a trial of the plan."""
 
     def by_trial() -> dict[int, list[Any]]:
@@ -368,13 +362,13 @@ def _results_frame(ledger: Ledger) -> pd.DataFrame:
         rows += [(at, *place, own[place]) for place in places]
     frame = pd.DataFrame(rows, columns=COLUMNS)
     frame = frame.astype({"value": float})
-    known = np.where(frame["value"].map(is_violated), VIOLATED, SATISFIED).astype(float)
+    known = np.where(frame["value"].map(rc.is_violated), VIOLATED, SATISFIED).astype(float)
     known[frame["value"].isna() & (frame["split"] != "train")] = UNKNOWN
     return frame.assign(violated=np.where(_is_violation(frame["metric"]), known, np.nan))
 
 
 def _is_violation(metric: pd.Series) -> pd.Series:
-    return metric.str.startswith(VIOLATION_PREFIX).astype(bool)
+    return metric.str.startswith(rc.VIOLATION_PREFIX).astype(bool)
 
 
 def count_violations(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -384,7 +378,7 @@ def count_violations(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     together: one that is violated counts before one that is unknown.
     """
     found = frame[frame["violated"].notna()]
-    own = found.assign(constraint=found["metric"].str.removeprefix(VIOLATION_PREFIX))
+    own = found.assign(constraint=found["metric"].str.removeprefix(rc.VIOLATION_PREFIX))
     every = own.groupby([*by, "trial", "split"], as_index=False)["violated"].max()
     both = pd.concat([own, every.assign(constraint="")])
     kinds = pd.get_dummies(both["violated"]).reindex(columns=[SATISFIED, VIOLATED], fill_value=0)

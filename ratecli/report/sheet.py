@@ -12,13 +12,7 @@ from typing import Any, TypeAlias
 
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.render import aligned, text_table
-from ratecli.report.groups import (
-    CONCLUSIVE,
-    IntervalEstimate,
-    SeedGroup,
-    count_satisfied,
-    seed_groups,
-)
+from ratecli.report import groups as gr
 
 UNKNOWN = "-"
 """Shown for the variant of an algorithm without values, and for what was not measured."""
@@ -137,7 +131,7 @@ def number_cell(value: float, tone: str = "") -> SheetCell:
     return SheetCell(format_number(value), value, tone)
 
 
-def estimate_cell(found: IntervalEstimate, trials: int | None = None) -> SheetCell:
+def estimate_cell(found: gr.IntervalEstimate, trials: int | None = None) -> SheetCell:
     """Format `mean ± half`, or `mean [low, high]` for a share.
 
     There is no half width if all values are equal: trials on one split may be the same trial. The
@@ -161,9 +155,9 @@ def share_cell(count: int, total: int, tone: str = "") -> SheetCell:
     return SheetCell(f"{count:,} of {total:,}", count / total, tone)
 
 
-def satisfied_cell(groups: Iterable[SeedGroup], split: str, constraint: str = "") -> SheetCell:
+def satisfied_cell(groups: Iterable[gr.SeedGroup], split: str, constraint: str = "") -> SheetCell:
     """Return in how many of the measured trials the constraint (default: all) is satisfied."""
-    satisfied, measured = count_satisfied(groups, split, constraint)
+    satisfied, measured = gr.count_satisfied(groups, split, constraint)
     if not measured:
         return SheetCell(UNKNOWN)
     found = share_cell(satisfied, measured, share_tone(satisfied, measured))
@@ -214,21 +208,21 @@ def escape(text: str) -> str:
 
 def identity_columns(ledger: Ledger) -> list[str]:
     """Return the columns that identify a group."""
-    several = not all(group.sole for group in seed_groups(ledger))
+    several = not all(group.sole for group in gr.seed_groups(ledger))
     return ["algorithm", *["variant"] * several, *ledger.sweep]
 
 
-def identity_cells(group: SeedGroup, names: Iterable[str]) -> list[tuple[str, Any]]:
+def identity_cells(group: gr.SeedGroup, names: Iterable[str]) -> list[tuple[str, Any]]:
     """Return titles and values of the columns that identify a group."""
     known = {"algorithm": group.label, "variant": group.variant or UNKNOWN, "seed": group.seed}
     return [(name, known.get(name, group.point.get(name))) for name in names]
 
 
-def sort_groups(found: Sequence[SeedGroup], names: Sequence[str]) -> list[SeedGroup]:
+def sort_groups(found: Sequence[gr.SeedGroup], names: Sequence[str]) -> list[gr.SeedGroup]:
     """Sort by the first name, then by the next, each in plan order."""
     ranks: list[dict[str, int]] = [{} for _ in names]
 
-    def rank(group: SeedGroup) -> list[int]:
+    def rank(group: gr.SeedGroup) -> list[int]:
         texts = [format_scalar(value) for _, value in identity_cells(group, names)]
         return [seen.setdefault(text, len(seen)) for seen, text in zip(ranks, texts, strict=True)]
 
@@ -252,4 +246,4 @@ def status_cell(counts: Mapping[str, int], constants: int = 0) -> SheetCell:
 
 def _tone(status: str) -> str:
     """Return a status' tone; finding that there is no solution is not a failure."""
-    return "" if status in MEASURED_STATUSES else "part" if status in CONCLUSIVE else "bad"
+    return "" if status in MEASURED_STATUSES else "part" if status in gr.CONCLUSIVE else "bad"

@@ -13,22 +13,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from ratecli import files as fs
 from ratecli.apply.predict import encoder_json
 from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
-from ratecli.files import (
-    CERTIFICATES_FILE,
-    ENCODER_FILE,
-    LEDGER_FILE,
-    MODELS_FOLDER,
-    UNFINISHED_PREFIX,
-    atomic_write,
-    check_no_links,
-    remove_stale,
-    report_write_errors,
-    unique_file_name,
-    write_failed_error,
-)
 from ratecli.ledger.locks import REPORT_LOCK_FILE, lock_report
 from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial, is_violated
 from ratecli.ledger.store import LedgerStore
@@ -52,19 +40,19 @@ MAX_NAME_PART = 12
 """Number of characters of the key that distinguish trials with equal names."""
 MODEL_SUFFIX = ".npz"
 REPORT_FILES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", "report.html")
-REPORT_FOLDERS = ("tables", "figures", MODELS_FOLDER)
+REPORT_FOLDERS = ("tables", "figures", fs.MODELS_FOLDER)
 
 
 def check_report_folder(folder: Path) -> None:
     """Raise FaultError (E505) before trials run if anything would prevent writing the report."""
-    check_no_links(folder, LEDGER_FILE, REPORT_LOCK_FILE, *REPORT_FOLDERS)
+    fs.check_no_links(folder, fs.LEDGER_FILE, REPORT_LOCK_FILE, *REPORT_FOLDERS)
     files = (folder / name for name in REPORT_FILES)
-    found = [write_failed_error(path, "it is a folder") for path in files if path.is_dir()]
+    found = [fs.write_failed_error(path, "it is a folder") for path in files if path.is_dir()]
     for path in (folder, *(folder / name for name in REPORT_FOLDERS)):
         if path.exists() and not path.is_dir():
-            found.append(write_failed_error(path, "it is not a folder"))
+            found.append(fs.write_failed_error(path, "it is not a folder"))
         elif path.exists() and not os.access(path, os.W_OK):
-            found.append(write_failed_error(path, "no write permission"))
+            found.append(fs.write_failed_error(path, "no write permission"))
     if found:
         raise FaultError(found)
 
@@ -76,21 +64,21 @@ def write_report(folder: Path) -> tuple[Ledger, list[Path]]:
     gives the same bytes. All files are based on the same state of the ledger, even while a run is
     in progress.
     """
-    check_no_links(folder, LEDGER_FILE, *REPORT_FOLDERS)
-    if not (folder / LEDGER_FILE).is_file():
-        Ledger.read(folder / LEDGER_FILE)  # raises E503 before a lock file is created
-    with lock_report(folder), LedgerStore(folder / LEDGER_FILE, readonly=True) as store:
+    fs.check_no_links(folder, fs.LEDGER_FILE, *REPORT_FOLDERS)
+    if not (folder / fs.LEDGER_FILE).is_file():
+        Ledger.read(folder / fs.LEDGER_FILE)  # raises E503 before a lock file is created
+    with lock_report(folder), LedgerStore(folder / fs.LEDGER_FILE, readonly=True) as store:
         for name in REPORT_FOLDERS:
-            remove_stale(folder / name, UNFINISHED_PREFIX)
+            fs.remove_stale(folder / name, fs.UNFINISHED_PREFIX)
         read = Ledger(*store.read())
         ledger = with_manifest(read, folder)
         written = []
         for name, content in _files(ledger):
             path = folder / name
-            atomic_write(path, content, parents=True)
+            fs.atomic_write(path, content, parents=True)
             written.append(path)
-        kept = write_models(folder / MODELS_FOLDER, ledger, store)
-    return read, [*written, folder / MODELS_FOLDER] if kept else written
+        kept = write_models(folder / fs.MODELS_FOLDER, ledger, store)
+    return read, [*written, folder / fs.MODELS_FOLDER] if kept else written
 
 
 class _Manifest(BaseModel):
@@ -137,7 +125,7 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
         if table.get("file"):
             notes = "\n\n".join([*ledger.stand_ins, note("cells")])
             text = terminal_safe(f"{to_markdown(sheet)}\n{notes}\n")
-            yield f"tables/{unique_file_name(table['file'])}.md", text
+            yield f"tables/{fs.unique_file_name(table['file'])}.md", text
     drawn = draw_plots(ledger)
     for picture in drawn:
         yield f"figures/{picture.name}.svg", picture.svg
@@ -158,7 +146,7 @@ def write_models(place: Path, ledger: Ledger, store: LedgerStore) -> int:
         E505 if the system denies access.
     """
     trials = trials_with_files(ledger)
-    with report_write_errors(place):
+    with fs.report_write_errors(place):
         folders = [path for path in (place.iterdir() if place.is_dir() else ()) if path.is_dir()]
     for folder in folders:
         if folder.name not in trials and not folder.is_symlink():
@@ -189,7 +177,7 @@ def trial_folders(trials: Iterable[PlannedTrial]) -> dict[str, PlannedTrial]:
     for name, trial in names:
         if len({each.key for _, each in alike[name.casefold()]}) > 1 or len(name) > MAX_FOLDER_NAME:
             unique = f"{name[:MAX_FOLDER_NAME]}-{trial.key[:MAX_NAME_PART]}"
-            found[unique_file_name(unique)] = trial
+            found[fs.unique_file_name(unique)] = trial
         else:
             found[name] = trial
     return found
@@ -197,7 +185,7 @@ def trial_folders(trials: Iterable[PlannedTrial]) -> dict[str, PlannedTrial]:
 
 def _name(trial: PlannedTrial) -> str:
     point = [f"{name}={format_scalar(value)}" for name, value in trial.point.items()]
-    return unique_file_name("-".join([trial.label, *point, f"seed={trial.seed}"]))
+    return fs.unique_file_name("-".join([trial.label, *point, f"seed={trial.seed}"]))
 
 
 def _label(entry: Mapping[str, Any]) -> str:
@@ -215,7 +203,7 @@ def _trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dic
     models = measured.models if measured else {}
     stems: dict[str, str] = {}
     for variant in models:
-        stems[variant] = unique_file_name(variant, stems.values())
+        stems[variant] = fs.unique_file_name(variant, stems.values())
     names = {variant: stem + MODEL_SUFFIX for variant, stem in stems.items()}
     files = {names[variant]: data for variant, data in models.items()}
     if measured and models:
@@ -266,7 +254,7 @@ def _certificate_file(
         ],
     }
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    return {CERTIFICATES_FILE: f"{text}\n".encode()}
+    return {fs.CERTIFICATES_FILE: f"{text}\n".encode()}
 
 
 def _update_folder(folder: Path, files: Mapping[str, bytes]) -> int:
@@ -274,10 +262,13 @@ def _update_folder(folder: Path, files: Mapping[str, bytes]) -> int:
 
     Other files of ratecli are removed, including remains of a killed run, and an empty folder.
     """
-    with report_write_errors(folder):
+    with fs.report_write_errors(folder):
         for path in list(folder.iterdir()) if folder.is_dir() else ():
             partial = path.suffix == ".tmp" and path.name.startswith(".")
-            own = path.suffix == MODEL_SUFFIX or path.name in {CERTIFICATES_FILE, ENCODER_FILE}
+            own = path.suffix == MODEL_SUFFIX or path.name in {
+                fs.CERTIFICATES_FILE,
+                fs.ENCODER_FILE,
+            }
             if (partial or own) and path.name not in files and not path.is_dir():
                 path.unlink()
         if files:
@@ -286,8 +277,8 @@ def _update_folder(folder: Path, files: Mapping[str, bytes]) -> int:
             folder.rmdir()
     for name, data in files.items():
         path = folder / name
-        with report_write_errors(path):
+        with fs.report_write_errors(path):
             changed = not path.is_file() or path.read_bytes() != data
         if changed:
-            atomic_write(path, data, lasting=False)
+            fs.atomic_write(path, data, lasting=False)
     return len(files)

@@ -28,17 +28,9 @@ from ratecli.config.sweep import has_values
 from ratecli.errors import Diagnostic
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.report import groups as gr
 from ratecli.report import sheet as st
 from ratecli.report.check.findings import Finding, Verdict
-from ratecli.report.groups import (
-    IntervalEstimate,
-    SeedGroup,
-    group_by,
-    is_failure,
-    same_points,
-    seed_groups,
-    select_variant,
-)
 from ratecli.report.templates import note
 
 ROUNDING = 1e-9
@@ -51,10 +43,10 @@ class ExpectedFinding(Finding):
     """An expectation (`was`) compared with a group of trials that it applies to (`now`)."""
 
     entry: Expectation = field(kw_only=True)
-    group: SeedGroup = field(kw_only=True, repr=False)
+    group: gr.SeedGroup = field(kw_only=True, repr=False)
 
     @property
-    def measured(self) -> IntervalEstimate:
+    def measured(self) -> gr.IntervalEstimate:
         return self.group.estimate(self.split, self.metric)
 
     @property
@@ -74,7 +66,7 @@ def _target(entry: Expectation) -> str:
 
 def compare_expectations(ledger: Ledger) -> list[ExpectedFinding]:
     """Compare each expectation, in file order, with each group it applies to, in plan order."""
-    found = seed_groups(ledger)
+    found = gr.seed_groups(ledger)
     entries = map(Expectation.model_validate, ledger.experiment.get("expect") or ())
     return [
         _compare(entry, group, at)
@@ -83,7 +75,7 @@ def compare_expectations(ledger: Ledger) -> list[ExpectedFinding]:
     ]
 
 
-def _compare(entry: Expectation, group: SeedGroup, at: int) -> ExpectedFinding:
+def _compare(entry: Expectation, group: gr.SeedGroup, at: int) -> ExpectedFinding:
     measured = group.estimate(entry.split, entry.metric)
     verdict = _verdict(entry, measured)
     if verdict is Verdict.NOT_MEASURED:
@@ -106,7 +98,7 @@ def _compare(entry: Expectation, group: SeedGroup, at: int) -> ExpectedFinding:
     )
 
 
-def _verdict(entry: Expectation, measured: IntervalEstimate) -> Verdict:
+def _verdict(entry: Expectation, measured: gr.IntervalEstimate) -> Verdict:
     kind, within, figure = entry.kind, entry.within, _figure(entry)
     if measured.mean is not None and kind == "paper" and within is None:
         return Verdict.SHOWN
@@ -118,13 +110,15 @@ def _verdict(entry: Expectation, measured: IntervalEstimate) -> Verdict:
     if not_above and not_below:
         bound = within != CONFIDENCE_INTERVAL or kind in {"at_most", "at_least"}
         return Verdict.HOLDS if bound else Verdict.NOT_CONTRADICTED
-    less_is_better = entry.metric == "objective" or is_failure(entry.metric)
+    less_is_better = entry.metric == "objective" or gr.is_failure(entry.metric)
     less_is_better |= entry.metric.startswith(VIOLATION_PREFIX)
     better = kind == "paper" and less_is_better and (measured.mean or 0.0) < figure
     return Verdict.BETTER if better else Verdict.DIFFERS
 
 
-def _accepted_range(entry: Expectation, measured: IntervalEstimate) -> tuple[float, float] | None:
+def _accepted_range(
+    entry: Expectation, measured: gr.IntervalEstimate
+) -> tuple[float, float] | None:
     """Return the range that must contain the figure, or None without an interval.
 
     This is the measured interval for `ci`, else the mean plus and minus the tolerance.
@@ -139,7 +133,7 @@ def _accepted_range(entry: Expectation, measured: IntervalEstimate) -> tuple[flo
     return None if ends is None else (ends[0] - rounding, ends[1] + rounding)
 
 
-def _reason(group: SeedGroup, measured: IntervalEstimate) -> str:
+def _reason(group: gr.SeedGroup, measured: gr.IntervalEstimate) -> str:
     """Return why nothing was measured."""
     if measured.mean is not None:
         return "there is no interval"
@@ -187,7 +181,7 @@ def count_verdicts(found: Iterable[Finding]) -> list[tuple[str, int, str]]:
     return [(verdict.text, count[verdict], verdict.tone) for verdict in Verdict if count[verdict]]
 
 
-def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator[SeedGroup]:
+def _matching_groups(found: Sequence[gr.SeedGroup], entry: Expectation) -> Iterator[gr.SeedGroup]:
     """Yield the groups that an entry applies to.
 
     At points where the entry's variant is missing, yield a group without values. It keeps the
@@ -200,15 +194,15 @@ def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator
         yield from there
         return
     known = {group.variant for group in own} - {""}
-    for several in same_points(there):
-        group = select_variant(several, entry.variant)
+    for several in gr.same_points(there):
+        group = gr.select_variant(several, entry.variant)
         yield group if entry.variant in known or not known else replace(group, trials=())
 
 
 def warn_unmet_expectations(ledger: Ledger) -> list[Diagnostic]:
     """Return a W501 for each expectation from which some group differs."""
     found = []
-    for every in group_by(compare_expectations(ledger), lambda each: each.loc).values():
+    for every in gr.group_by(compare_expectations(ledger), lambda each: each.loc).values():
         apart = [each for each in every if each.verdict is Verdict.DIFFERS]
         if apart:
             first = apart[0]

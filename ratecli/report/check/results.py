@@ -22,25 +22,17 @@ from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.syntax import SPLITS
 from ratecli.rates.table import BALANCE_METRICS
+from ratecli.report.check import reference as pins
 from ratecli.report.check import settings
 from ratecli.report.check.compare import FINISHED, UNDEFINED_PREFIX, ComparisonTerms, compare_points
 from ratecli.report.check.expectations import compare_expectations
 from ratecli.report.check.findings import CheckReport, Finding, Verdict
-from ratecli.report.check.reference import (
-    OBJECTIVE,
-    Reference,
-    build_reference,
-    dataset_digests,
-    pin_points,
-    read_reference,
-    reference_text,
-)
 from ratecli.report.groups import group_by
 from ratecli.report.sheet import format_point
 
 SEEDS_SUGGESTION = "use the pinned seeds in the file, or pin again"
 FILTER_METRICS_TO_MINIMIZE = tuple(
-    f"{FILTER_STAGE_PREFIX}{name}" for name in (*BALANCE_METRICS, OBJECTIVE)
+    f"{FILTER_STAGE_PREFIX}{name}" for name in (*BALANCE_METRICS, pins.OBJECTIVE)
 )
 """Metrics of the filter before training that should be low; `LEAST_SHARE_METRIC` should be high."""
 
@@ -51,7 +43,7 @@ def check_results(
     """Compare the results in `folder` with the file's expectations and the reference at `place`."""
     experiment, path = prepared.experiment, prepared.path
     try:
-        known = read_reference(place) if place.exists() else None
+        known = pins.read_reference(place) if place.exists() else None
         ledger, found = load_current_results(prepared, folder)
     except FaultError as error:  # E506, E502, E503: continue with other files
         ledger, known = None, None
@@ -69,7 +61,7 @@ def check_results(
             changes = settings.changed_settings(
                 known.settings, settings.experiment_settings(ledger.experiment)
             )
-            data = settings.changed_data(changes, known.data, dataset_digests(ledger))
+            data = settings.changed_data(changes, known.data, pins.dataset_digests(ledger))
             again = f"if this change is intended, pin again: `{prepared.command('pin', folder)}`"
             found += _reference_findings(prepared, ledger, known, tolerance, again=again)
             notes += settings.change_notes(experiment, changes, data)
@@ -89,7 +81,12 @@ def check_results(
 
 
 def _reference_findings(
-    prepared: PreparedExperiment, ledger: Ledger, known: Reference, tolerance: float, *, again: str
+    prepared: PreparedExperiment,
+    ledger: Ledger,
+    known: pins.Reference,
+    tolerance: float,
+    *,
+    again: str,
 ) -> list[Finding]:
     """Return all comparisons with the reference.
 
@@ -100,13 +97,13 @@ def _reference_findings(
         return [Finding(detail=detail, help="use the reference of this file")]
     better, rows = metric_directions(prepared.experiment), rows_by_split(ledger)
     terms = ComparisonTerms(tolerance, better, rows)
-    found = compare_points(pin_points(ledger), known.trials, terms)
+    found = compare_points(pins.pin_points(ledger), known.trials, terms)
     return [each if each.help or each.verdict.good else replace(each, help=again) for each in found]
 
 
 def _location(experiment: Experiment, found: Finding) -> Loc:
     """Return the place in the file of the constraint, metric or algorithm of a finding."""
-    places: dict[str, Loc] = {OBJECTIVE: (OBJECTIVE,)}
+    places: dict[str, Loc] = {pins.OBJECTIVE: (pins.OBJECTIVE,)}
     places |= {name: ("metrics", name) for name in experiment.metrics}
     places |= {VIOLATION_PREFIX + name: ("constraints", name) for name in experiment.constraints}
     labels = [entry.label for entry in experiment.algorithms]
@@ -116,7 +113,7 @@ def _location(experiment: Experiment, found: Finding) -> Loc:
     return places.get(metric, ("algorithms",) if found.algorithm else ("name",))
 
 
-def pin_reference(prepared: PreparedExperiment, folder: Path, place: Path) -> Reference:
+def pin_reference(prepared: PreparedExperiment, folder: Path, place: Path) -> pins.Reference:
     """Write the reference for the results in `folder` to `place`.
 
     Raises
@@ -128,8 +125,8 @@ def pin_reference(prepared: PreparedExperiment, folder: Path, place: Path) -> Re
     if ledger is None or found:
         start = f"'{prepared.experiment.name}' cannot be pinned: "
         raise FaultError(Diagnostic("E507", start + each.sentence, each.help) for each in found)
-    made = build_reference(ledger)
-    atomic_write(place, reference_text(made), parents=True)
+    made = pins.build_reference(ledger)
+    atomic_write(place, pins.reference_text(made), parents=True)
     return made
 
 
@@ -216,7 +213,7 @@ def metric_directions(experiment: Experiment) -> Mapping[str, Direction]:
         name: direction(parse_expression(rule), numbers)
         for name, rule in experiment.metrics.items()
     }
-    low = dict.fromkeys((OBJECTIVE, *FILTER_METRICS_TO_MINIMIZE), Direction.LOW)
+    low = dict.fromkeys((pins.OBJECTIVE, *FILTER_METRICS_TO_MINIMIZE), Direction.LOW)
     return found | low | dict.fromkeys((SOLUTION_RATE, LEAST_SHARE_METRIC), Direction.HIGH)
 
 

@@ -14,18 +14,7 @@ from ratecli.config.report import ConvergencePlot
 from ratecli.ledger.records import is_violated
 from ratecli.ledger.view import Ledger
 from ratecli.report.groups import group_by
-from ratecli.report.plots.canvas import (
-    DOTTED,
-    Canvas,
-    PlotRequest,
-    PlotSelection,
-    band_style,
-    describe_count,
-    mark_empty,
-    panel_selections,
-    spans_decades,
-    use_plain_log_scale,
-)
+from ratecli.report.plots import canvas as cv
 from ratecli.report.plots.lines import NamedLine, distinguish_lines, legend_handles
 from ratecli.report.templates import note
 
@@ -43,7 +32,9 @@ class ConvergenceCurve(NamedLine):
     violation: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
-def convergence_curves(ledger: Ledger, x: str, selection: PlotSelection) -> list[ConvergenceCurve]:
+def convergence_curves(
+    ledger: Ledger, x: str, selection: cv.PlotSelection
+) -> list[ConvergenceCurve]:
     """Return the curves in plan order, without algorithms that have no trace with this x.
 
     The filter before training is only included if the plot names it, as its objective differs.
@@ -105,38 +96,38 @@ def curve_band(values: pd.DataFrame, *, logarithmic: bool) -> pd.DataFrame:
 
 def logarithmic_axes(curves: Sequence[ConvergenceCurve]) -> tuple[bool, bool]:
     """Return whether x and the objective have a logarithmic axis, the same for all panels."""
-    x = spans_decades(x for curve in curves for x in curve.objective.index)
+    x = cv.spans_decades(x for curve in curves for x in curve.objective.index)
     means = [curve_band(curve.objective, logarithmic=x)["mean"].dropna() for curve in curves]
     values = [value for mean in means for value in mean]
-    return x, spans_decades(values) and min(values) > 0
+    return x, cv.spans_decades(values) and min(values) > 0
 
 
-def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> Canvas:
+def draw_convergence(ledger: Ledger, plot: cv.PlotRequest[ConvergencePlot]) -> cv.Canvas:
     """Draw a row of panels for each value of `by`."""
-    selections, x = panel_selections(ledger, plot.options), plot.options.x
+    selections, x = cv.panel_selections(ledger, plot.options), plot.options.x
     panels = [convergence_curves(ledger, x, selection) for selection in selections]
     curves = [curve for panel in panels for curve in panel]
     names = list(LABELS) if ledger.constraints else ["objective"]
     what = note("convergence", x=x)
     caption = f"Objective and worst violation by {x} (train)"
-    canvas = Canvas(caption, what, plot.options.title, len(panels) * len(names), len(names))
+    canvas = cv.Canvas(caption, what, plot.options.title, len(panels) * len(names), len(names))
     x_log, objective_log = logarithmic_axes(curves)
     for selection, panel in zip(selections, panels, strict=True):
         for name in names:
             first = next(iter(canvas.figure.axes), None)
             axes = canvas.panel(LABELS[name], x, selection.title, sharex=first)
             if x_log:
-                use_plain_log_scale(axes, "x")
+                cv.use_plain_log_scale(axes, "x")
             if objective_log and name == "objective":
-                use_plain_log_scale(axes, "y")
+                cv.use_plain_log_scale(axes, "y")
             for curve in panel:
                 _draw_curve(axes, curve, name, logarithmic=x_log)
             if not panel:
-                mark_empty(axes)
+                cv.mark_empty(axes)
             if name == "violation":
-                axes.axhline(0.0, linewidth=0.7, **DOTTED)
+                axes.axhline(0.0, linewidth=0.7, **cv.DOTTED)
     if curves:
-        seeds = describe_count([curve.objective.shape[1] for curve in curves], "seed")
+        seeds = cv.describe_count([curve.objective.shape[1] for curve in curves], "seed")
         text = f"mean and range over {seeds}, and over neighbouring iterations where there are many"
         canvas.add_legend(legend_handles(curves), [text])
     return canvas
@@ -145,6 +136,6 @@ def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> Canv
 def _draw_curve(axes: Axes, curve: ConvergenceCurve, name: str, *, logarithmic: bool) -> None:
     """Draw the objective or the violation as a line with its band, and mark its end."""
     band, style = curve_band(getattr(curve, name), logarithmic=logarithmic), curve.style
-    axes.fill_between(band.index, band["low"], band["high"], **band_style(style["color"]))
+    axes.fill_between(band.index, band["low"], band["high"], **cv.band_style(style["color"]))
     last = np.flatnonzero(np.isfinite(band["mean"]))[-1:].tolist()
     axes.plot(band.index, band["mean"], markevery=last, **style)

@@ -18,16 +18,7 @@ from ratecli.config.sweep import has_one_of_values
 from ratecli.ledger.records import FILTERS_KEY, PlannedTrial
 from ratecli.ledger.view import Ledger
 from ratecli.report.groups import estimate_mean, group_by
-from ratecli.report.plots.canvas import (
-    COLOURS,
-    GREY,
-    NO_NUMBERS,
-    Canvas,
-    PlotRequest,
-    PlotSelection,
-    describe_intervals,
-    mark_empty,
-)
+from ratecli.report.plots import canvas as cv
 from ratecli.report.sheet import format_point
 from ratecli.report.templates import note
 
@@ -39,7 +30,7 @@ Tables = Sequence[tuple[str, pd.DataFrame | None]]
 
 def filter_panels(ledger: Ledger, options: BaseFilterPlot) -> FilterPanels:
     """Return the panels in plan order, of other algorithms than filters only if requested."""
-    selection = PlotSelection.of(options)
+    selection = cv.PlotSelection.of(options)
     filters = {trial.label for trial in ledger.plan if _filters(ledger, trial)}
     shown = [
         trial
@@ -85,7 +76,7 @@ def _filters(ledger: Ledger, trial: PlannedTrial) -> Mapping[str, Any]:
 
 
 def _panels(
-    canvas: Canvas, tables: Tables, x: str = "", *, share: bool = False
+    canvas: cv.Canvas, tables: Tables, x: str = "", *, share: bool = False
 ) -> Iterator[tuple[Axes, pd.DataFrame]]:
     """Add a panel for each table, which may `share` their x axis; yield those with numbers."""
     for title, table in tables:
@@ -95,12 +86,12 @@ def _panels(
             yield axes, table
         else:
             axes.set_axis_off()
-            mark_empty(axes)
+            cv.mark_empty(axes)
     if not tables:
-        canvas.figure.text(0.5, 0.5, NO_NUMBERS, ha="center")
+        canvas.figure.text(0.5, 0.5, cv.NO_NUMBERS, ha="center")
 
 
-BAR_COLOURS = {"all rows": "#bdbdbd", "kept rows": COLOURS[0]}
+BAR_COLOURS = {"all rows": "#bdbdbd", "kept rows": cv.COLOURS[0]}
 THICKNESS = 0.38
 """Thickness of a bar; two bars and a gap make 1."""
 GROUP_HEIGHT = 0.24
@@ -132,7 +123,7 @@ def share_bars(
     return pd.DataFrame(estimates, index=groups)
 
 
-def draw_group_shares(ledger: Ledger, plot: PlotRequest[GroupSharesPlot]) -> Canvas:
+def draw_group_shares(ledger: Ledger, plot: cv.PlotRequest[GroupSharesPlot]) -> cv.Canvas:
     """Draw a row for each sweep point and a column for each split, with equal x limits."""
     tables = [
         (", ".join(filter(None, [title, split])), share_bars(ledger, plot.options, trials, split))
@@ -142,7 +133,7 @@ def draw_group_shares(ledger: Ledger, plot: PlotRequest[GroupSharesPlot]) -> Can
     groups = plot.options.column or "groups"
     caption = f"Shares of {groups} before and after ({' and '.join(plot.splits)})"
     what = note("group_shares")
-    canvas = Canvas(caption, what, plot.options.title, len(tables), len(plot.splits))
+    canvas = cv.Canvas(caption, what, plot.options.title, len(tables), len(plot.splits))
     most = max((len(table) for _, table in tables if table is not None), default=9)
     width, _ = canvas.figure.get_size_inches()
     canvas.figure.set_size_inches(width, canvas.rows * (SHARES_MARGIN + GROUP_HEIGHT * most))
@@ -152,7 +143,7 @@ def draw_group_shares(ledger: Ledger, plot: PlotRequest[GroupSharesPlot]) -> Can
         counts += [share.n for share in table.to_numpy().flat]
         handles += axes.get_legend_handles_labels()[0]
     if counts:
-        text = describe_intervals(counts, "bars: mean over {}, with its 95 % Student-t interval")
+        text = cv.describe_intervals(counts, "bars: mean over {}, with its 95 % Student-t interval")
         canvas.add_legend(handles, [text])
     return canvas
 
@@ -171,7 +162,7 @@ def _draw_bars(axes: Axes, table: pd.DataFrame) -> None:
         legend=False,
         zorder=2,
     )
-    style: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "linestyle": "--", "zorder": 2.5}
+    style: dict[str, Any] = {"color": cv.GREY, "linewidth": 1.0, "linestyle": "--", "zorder": 2.5}
     axes.axvline(1 / len(table), label=UNIFORM, **style)
     axes.set_ylim(len(table) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -209,7 +200,7 @@ def posterior_table(
     return pd.DataFrame(rows, index=["all rows", *names], columns=list(effect["groups"]))
 
 
-def draw_posteriors(ledger: Ledger, plot: PlotRequest[PosteriorsPlot]) -> Canvas:
+def draw_posteriors(ledger: Ledger, plot: cv.PlotRequest[PosteriorsPlot]) -> cv.Canvas:
     """Draw the heat maps of one seed with cells of equal size, aligned at their tops."""
     panels = filter_panels(ledger, plot.options)
     tables = [(title, posterior_table(ledger, plot.options, trials)) for title, trials in panels]
@@ -222,7 +213,7 @@ def draw_posteriors(ledger: Ledger, plot: PlotRequest[PosteriorsPlot]) -> Canvas
         [(3, 3), *(table.shape for _, table in tables if table is not None)], axis=0
     )
     width, height = np.add(LABELS, np.multiply(CELL, (most_columns, most_rows)))
-    canvas = Canvas(
+    canvas = cv.Canvas(
         f"Shares of {groups} by the proxy's values ({split}, seed {seed})",
         what,
         plot.options.title,
@@ -247,7 +238,7 @@ def _draw_cells(axes: Axes, table: pd.DataFrame) -> None:
     axes.pcolormesh(table, cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=0.8)
     axes.axhline(1, color="white", linewidth=3)
     for (row, column), share in np.ndenumerate(table.to_numpy()):
-        colour = GREY if math.isnan(share) else "white" if share >= DARK else "black"
+        colour = cv.GREY if math.isnan(share) else "white" if share >= DARK else "black"
         text = "-" if math.isnan(share) else f"{share:.2f}"
         style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
         axes.text(column + 0.5, row + 0.5, text, color=colour, **style)

@@ -6,7 +6,6 @@ and failure rate along a swept number.
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,33 +23,9 @@ from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
 from ratecli.rates.metrics import goal_names
 from ratecli.render import terminal_safe
+from ratecli.report import groups as gr
 from ratecli.report.certificates import collect_certificates
-from ratecli.report.groups import (
-    LEVEL,
-    NO_ESTIMATE,
-    IntervalEstimate,
-    SeedGroup,
-    group_by,
-    same_points,
-    seed_groups,
-    select_variant,
-)
-from ratecli.report.plots.canvas import (
-    GREY,
-    Canvas,
-    PlotRequest,
-    PlotSelection,
-    band_style,
-    cover_sweep,
-    describe_count,
-    describe_intervals,
-    draw_levels,
-    line_style,
-    mark_empty,
-    panel_selections,
-    spans_decades,
-    use_plain_log_scale,
-)
+from ratecli.report.plots import canvas as cv
 from ratecli.report.sheet import format_point
 from ratecli.report.templates import note
 
@@ -82,7 +57,7 @@ class NamedLine:
 
     @property
     def style(self) -> dict[str, Any]:
-        return line_style(self.algorithm, self.variant, self.shade)
+        return cv.line_style(self.algorithm, self.variant, self.shade)
 
 
 def distinguish_lines(lines: Sequence[LineT], along: str | None = None) -> list[LineT]:
@@ -121,13 +96,13 @@ class PlotAxes:
     swept: bool = False
     title: str = ""
 
-    def point(self, group: SeedGroup) -> LinePoint:
+    def point(self, group: gr.SeedGroup) -> LinePoint:
         if not self.swept:
             x = group.estimate(self.split, self.x)
         elif (value := group.point.get(self.x)) is None:
-            x = NO_ESTIMATE
+            x = gr.NO_ESTIMATE
         else:
-            x = IntervalEstimate(float(value), 1)
+            x = gr.IntervalEstimate(float(value), 1)
         return LinePoint(x, group.estimate(self.split, self.y), group.point)
 
 
@@ -157,8 +132,8 @@ def _axis_label(ledger: Ledger, name: str, split: str) -> str:
 class LinePoint:
     """Two estimates at the sweep point `at`, which is empty if the sweep does not affect them."""
 
-    x: IntervalEstimate
-    y: IntervalEstimate
+    x: gr.IntervalEstimate
+    y: gr.IntervalEstimate
     at: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -167,12 +142,6 @@ class LinePoint:
         if not (self.x.finite and self.y.finite):
             return None
         return self.x.mean or 0.0, self.y.mean or 0.0
-
-    @property
-    def rounded(self) -> tuple[str, ...]:
-        """Means and intervals to nine digits, as values without effects may differ slightly."""
-        values = (each for axis in (self.x, self.y) for each in (axis.mean, axis.low, axis.high))
-        return tuple(f"{round(math.nan if value is None else value, 12):.9g}" for value in values)
 
 
 @dataclass(frozen=True)
@@ -193,7 +162,7 @@ class SweepLine(NamedLine):
 
 
 def collect_lines(
-    ledger: Ledger, axes: PlotAxes, selection: PlotSelection, *, simplify: bool = True
+    ledger: Ledger, axes: PlotAxes, selection: cv.PlotSelection, *, simplify: bool = True
 ) -> list[SweepLine]:
     """Return the lines of all algorithms and variants that a plot shows.
 
@@ -201,20 +170,20 @@ def collect_lines(
     finite values are left out, and what the sweep does not affect becomes one point.
     """
     ledger = ledger.for_metrics([axes.y] if axes.swept else [axes.x, axes.y])
-    algorithms = group_by(seed_groups(ledger), lambda group: group.label)
-    everything = sorted({group.variant for group in seed_groups(ledger)} - {""}) or [""]
+    algorithms = gr.group_by(gr.seed_groups(ledger), lambda group: group.label)
+    everything = sorted({group.variant for group in gr.seed_groups(ledger)} - {""}) or [""]
     found: list[SweepLine] = []
     for position, (label, groups) in enumerate(algorithms.items()):
         variants = sorted({group.variant for group in groups} - {""}) or [""]
-        shown = same_points(group for group in groups if selection.includes_point(group.point))
+        shown = gr.same_points(group for group in groups if selection.includes_point(group.point))
         for variant in variants:
             if selection.includes(label) and selection.includes_variant(variant, variants):
                 owner = f"{label} ({variant})" if len(variants) > 1 else label
-                points = [axes.point(select_variant(siblings, variant)) for siblings in shown]
+                points = [axes.point(gr.select_variant(siblings, variant)) for siblings in shown]
                 no_x = axes.swept and not any(point.x.n for point in points)
                 flat = no_x or label in selection.lines
                 if flat and axes.swept:
-                    points = [replace(point, x=NO_ESTIMATE) for point in points]
+                    points = [replace(point, x=gr.NO_ESTIMATE) for point in points]
                 place = everything.index(variant) if variant else 0
                 line = SweepLine(owner, position, place, flat=flat)
                 found += _lines_of(line, points, axes, ledger.sweep, simplify=simplify)
@@ -232,18 +201,18 @@ def _lines_of(
     """Return a line along one swept name for each setting of the other swept names."""
     if simplify:
         points = [point for point in points if (point.y.finite if line.flat else point.place)]
-        if len(points) > 1 and len({point.rounded for point in points}) == 1:
+        if len(points) > 1 and len({(point.x, point.y) for point in points}) == 1:
             points = [replace(points[0], at={})]
     varying = [name for name in sweep if len({repr(point.at.get(name)) for point in points}) > 1]
     along = None if line.flat else axes.x if axes.swept else next(reversed(varying), None)
 
     def setting(point: LinePoint) -> object:
         if line.flat and simplify:
-            return point.rounded
+            return point.x, point.y
         return repr({name: value for name, value in point.at.items() if name != along})
 
     lines = []
-    for curve in group_by(points, setting).values():
+    for curve in gr.group_by(points, setting).values():
         kept = [replace(curve[0], at={})] if line.flat else _ordered(curve, along)
         lines.append(replace(line, at=curve[0].at, points=tuple(kept)))
     return distinguish_lines(lines, along)
@@ -274,7 +243,7 @@ def draw_lines(axes: Axes, lines: Sequence[SweepLine], *, swept: bool) -> None:
             "elinewidth": 0.8,
             "alpha": 0.3 if crowded else 0.5,
         }
-        band = band_style(colour) | ({"alpha": FAINT} if crowded else {})
+        band = cv.band_style(colour) | ({"alpha": FAINT} if crowded else {})
         ys, y_ends = _means_and_ends([point.y for point in points])
         if line.flat:
             _draw_flat(axes, points[0], line.style, band)
@@ -304,7 +273,7 @@ def _draw_flat(
 def cut_axis(
     axes: Axes,
     axis: Literal["x", "y"],
-    estimates: Iterable[IntervalEstimate],
+    estimates: Iterable[gr.IntervalEstimate],
     limits: Sequence[float] = (),
 ) -> int:
     """Cut huge intervals of few seeds off an axis, and return their number.
@@ -315,7 +284,7 @@ def cut_axis(
     known = [each for each in estimates if each.finite]
     means = np.array([each.mean for each in known], dtype=float)
     halves = np.array([each.half or 0.0 for each in known])
-    errors = halves / stdtrit([max(each.n - 1, 1) for each in known], (1 + LEVEL) / 2)
+    errors = halves / stdtrit([max(each.n - 1, 1) for each in known], (1 + gr.LEVEL) / 2)
     if not halves.any():
         return 0
     huge = halves > max(np.ptp(means), WIDE * np.median(errors[halves > 0]))
@@ -343,7 +312,7 @@ def describe_cut(number: int) -> list[str]:
 
 
 def _means_and_ends(
-    estimates: Sequence[IntervalEstimate],
+    estimates: Sequence[gr.IntervalEstimate],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return means (N,) and ends (2, N) of intervals; without an interval both are the mean."""
     means = [each.mean or 0.0 for each in estimates]
@@ -351,32 +320,32 @@ def _means_and_ends(
     return np.array(means), np.transpose(ends)
 
 
-REFERENCE: dict[str, Any] = {"color": GREY, "linewidth": 1.1, "marker": "", "zorder": 1.5}
+REFERENCE: dict[str, Any] = {"color": cv.GREY, "linewidth": 1.1, "marker": "", "zorder": 1.5}
 """The style of the diagonal and of the known frontier."""
 LONG_DASHES = (0, (9, 4))
 SIDES: tuple[tuple[Literal["x", "y"], str], ...] = (("x", "levels"), ("y", "heights"))
 """The axes, with the names of their stored limits."""
 
 
-def plot_axes(ledger: Ledger, plot: PlotRequest[TradeoffPlot], split: str) -> PlotAxes:
+def plot_axes(ledger: Ledger, plot: cv.PlotRequest[TradeoffPlot], split: str) -> PlotAxes:
     """Return the axes; a name that is both a metric and swept means the metric."""
     x = plot.options.x
     return PlotAxes(x, plot.options.y, split, x not in ledger.metrics and x in ledger.sweep)
 
 
-def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> Canvas:
+def draw_tradeoff(ledger: Ledger, plot: cv.PlotRequest[TradeoffPlot]) -> cv.Canvas:
     """Draw a panel for each value of `by` and each split.
 
     Panels have their own axes, as magnitudes may differ. Panels that differ only in the split are
     side by side and share axes.
     """
-    selections, splits = panel_selections(ledger, plot.options), plot.splits
+    selections, splits = cv.panel_selections(ledger, plot.options), plot.splits
     several = len(splits) > 1
     x, y, rows = plot.options.x, plot.options.y, " and ".join(splits)
     what = note("tradeoff", x=x, y=y, rows=rows)
     most = len(splits) if several else 3
     panels = len(selections) * len(splits)
-    canvas = Canvas(f"{y} against {x} ({rows})", what, plot.options.title, panels, most)
+    canvas = cv.Canvas(f"{y} against {x} ({rows})", what, plot.options.title, panels, most)
     found: list[SweepLine] = []
     handles: list[Line2D] = []
     cut = 0
@@ -393,23 +362,25 @@ def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> Canvas:
             limits = _draw_limits(axes, ledger, plot, selection)
             if names.swept:
                 trials = [trial for trial in ledger.plan if selection.includes_trial(trial)]
-                cover_sweep(axes, [float(t.point[names.x]) for t in trials if names.x in t.point])
+                cv.cover_sweep(
+                    axes, [float(t.point[names.x]) for t in trials if names.x in t.point]
+                )
             cut += cut_intervals(axes, lines, limits)
             found += lines
             handles += legend_handles(lines)
             if lines:
                 handles += _draw_references(axes, ledger, plot, names)
             else:
-                mark_empty(axes)
+                cv.mark_empty(axes)
     if found:
         counts = [point.y.n for line in found for point in line.points]
         intervals = "mean and 95 % Student-t interval over {}"
-        canvas.add_legend(handles, [describe_intervals(counts, intervals), *describe_cut(cut)])
+        canvas.add_legend(handles, [cv.describe_intervals(counts, intervals), *describe_cut(cut)])
     return canvas
 
 
 def _draw_limits(
-    axes: Axes, ledger: Ledger, plot: PlotRequest[TradeoffPlot], selection: PlotSelection
+    axes: Axes, ledger: Ledger, plot: cv.PlotRequest[TradeoffPlot], selection: cv.PlotSelection
 ) -> list[list[float]]:
     """Draw the limits that constraints set on the axes of a panel, as stored by the run.
 
@@ -426,13 +397,13 @@ def _draw_limits(
             for each in levels.get(name) or ()
             if not selection.at or each.get("panel") in {None, selection.at[1]}
         ]
-        draw_levels(axes, own, axis)
+        cv.draw_levels(axes, own, axis)
         drawn.append([value for value, _ in own])
     return drawn
 
 
 def _draw_references(
-    axes: Axes, ledger: Ledger, plot: PlotRequest[TradeoffPlot], names: PlotAxes
+    axes: Axes, ledger: Ledger, plot: cv.PlotRequest[TradeoffPlot], names: PlotAxes
 ) -> list[Line2D]:
     """Draw the known frontier and the line y = x, within the range of the algorithms' lines."""
     left, right = axes.get_xlim()
@@ -452,7 +423,7 @@ def _draw_references(
     return lines
 
 
-Request = PlotRequest[GuaranteePlot]
+Request = cv.PlotRequest[GuaranteePlot]
 MIN_TOP = 0.1
 """The failure rate axis extends at least to this value."""
 
@@ -471,7 +442,9 @@ def guarantee_axes(plot: Request) -> list[PlotAxes]:
     return [PlotAxes(plot.options.x, y, truth, swept=True, title=text) for y, text in titles]
 
 
-def allowed_failure_rates(ledger: Ledger, plot: Request, selection: PlotSelection) -> list[float]:
+def allowed_failure_rates(
+    ledger: Ledger, plot: Request, selection: cv.PlotSelection
+) -> list[float]:
     """Return the allowed failure rates recorded in certificates, sorted.
 
     Constraints that were never tested have no allowed failure rate.
@@ -485,13 +458,13 @@ def allowed_failure_rates(ledger: Ledger, plot: Request, selection: PlotSelectio
     return sorted(found)
 
 
-def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
+def draw_guarantee(ledger: Ledger, plot: Request) -> cv.Canvas:
     """Draw a row of panels for each value of `by`."""
     x, y, truth = plot.options.x, plot.options.y, plot.options.truth
     what = note("guarantee", x=x, y=y, truth=truth, rule=plot.options.constraint or "a constraint")
     caption = f"{y}, solution rate and failure rate by {x} (measured on {truth} rows)"
-    selections, columns = panel_selections(ledger, plot.options), guarantee_axes(plot)
-    canvas = Canvas(caption, what, plot.options.title, 3 * len(selections))
+    selections, columns = cv.panel_selections(ledger, plot.options), guarantee_axes(plot)
+    canvas = cv.Canvas(caption, what, plot.options.title, 3 * len(selections))
     swept = [float(trial.point[x]) for trial in ledger.plan if x in trial.point]
     cut = 0
     found: tuple[list[SweepLine], list[SweepLine], list[SweepLine]] = [], [], []
@@ -501,16 +474,16 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
             first = next(iter(canvas.figure.axes), None)
             axes = canvas.panel(names.title, x, selection.title, sharex=first)
             draw_lines(axes, lines, swept=True)
-            cover_sweep(axes, swept)
-            if spans_decades(swept) and min(swept) > 0:
-                use_plain_log_scale(axes, "x")
+            cv.cover_sweep(axes, swept)
+            if cv.spans_decades(swept) and min(swept) > 0:
+                cv.use_plain_log_scale(axes, "x")
             if not any(point.y.finite for line in lines for point in line.points):
-                mark_empty(axes)
+                cv.mark_empty(axes)
             if every is found[1]:
                 axes.set_ylim(-0.04, 1.04)
             if every is found[2]:
                 allowed = allowed_failure_rates(ledger, plot, selection)
-                draw_levels(axes, [(value, f"delta {value:g}") for value in allowed], "y")
+                cv.draw_levels(axes, [(value, f"delta {value:g}") for value in allowed], "y")
                 highs = [point.y.high or 0.0 for line in lines for point in line.points]
                 top = min(1.04, 1.08 * max([MIN_TOP, *highs, *allowed]))
                 axes.set_ylim(-0.04 * top, top)
@@ -524,7 +497,7 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
 
 def _notes(plot: Request, solutions: Sequence[SweepLine]) -> list[str]:
     """Explain the points, their intervals and failures, and what is left out."""
-    trials = describe_count([point.y.n for line in solutions for point in line.points], "trial")
+    trials = cv.describe_count([point.y.n for line in solutions for point in line.points], "trial")
     rule = plot.options.constraint or "a constraint"
     failure = f"failure: the classifier violates {rule} on {plot.options.truth} rows"
     return [
