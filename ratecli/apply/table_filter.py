@@ -114,9 +114,7 @@ def learn_table_filter(request: FilterRequest) -> PredictResult:
     _check_folder(request.folder)
     planned, result, warnings = _train_filter(request)
     groups = own.typed_columns(file, table, request.by, ())
-    empty = [
-        fault for name in request.by for fault in empty_group_warning(name, groups[name])
-    ]
+    empty = [fault for name in request.by for fault in empty_group_warning(name, groups[name])]
     model = _model(request, planned, result)
     predicted, row_warnings = predict_table(model, file, table, request.seed)
     kept = predicted.columns["kept"] == 1
@@ -192,9 +190,7 @@ def _experiment(request: FilterRequest) -> dict[str, object]:
         "missing": request.missing,
         "split": {"test": test, "stratify": list(request.by)},
     }
-    options, goals = filter_alone(
-        request.algorithm, request.by, request.disclosivity, request.kept
-    )
+    options, goals = filter_alone(request.algorithm, request.by, request.disclosivity, request.kept)
     algorithms = [{request.algorithm: options}]
     data = {"name": "filter", "datasets": {"table": table}, "seeds": [request.seed]}
     return data | {"algorithms": algorithms} | goals
