@@ -93,17 +93,24 @@ class ColumnFacts:
 
     @classmethod
     def of(cls, column: pd.Series) -> ColumnFacts:
-        """Return the facts about a column in memory that decide whether it can be a feature."""
+        """Return the facts about a column in memory that decide whether it can be a feature.
+
+        Distinct numbers are known if there is only one.
+        """
         name = str(column.name)
         if is_text(column):
             codes, words = pd.factorize(column)
             _, firsts = np.unique(codes[codes >= 0], return_index=True)
             rows = np.flatnonzero(codes >= 0)[firsts]
             counts = np.bincount(codes[codes >= 0], minlength=len(words))
-            return cls(name, True, [*words], counts.tolist(), rows.tolist())
+            missing = CellCounts.of(codes < 0)
+            return cls(name, True, [*words], counts.tolist(), rows.tolist(), missing=missing)
         values = as_float_array(column)
+        known = values[~np.isnan(values)]
+        same = len(known) and (known == known[0]).all()
         missing, infinite = (CellCounts.of(marked(values)) for marked in (np.isnan, np.isinf))
-        return cls(name, missing=missing, infinite=infinite)
+        numbers = [float(known[0])] if same else None
+        return cls(name, numbers=numbers, missing=missing, infinite=infinite)
 
     @property
     def values(self) -> list[Any] | None:
@@ -114,11 +121,11 @@ class ColumnFacts:
 
     def only_value(self, rows: int) -> str | None:
         """Return the value if all `rows` have the same, "" if all lack one, else None."""
-        if self.words == [None] or self.missing.many == rows:
+        known: list[Any] | None = self.words if self.is_text else self.numbers
+        if known == [None] or self.missing.many == rows:
             return ""
-        if self.values is None or len(self.values) != 1 or self.missing.many:
-            return None
-        return value_text(self.values[0])
+        one = known is not None and len(known) == 1 and not self.missing.many
+        return value_text(known[0]) if one and known else None
 
 
 def missing_cells_error(

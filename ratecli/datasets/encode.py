@@ -337,7 +337,10 @@ def features_at_levels(X: Features, levels: int) -> Features:
 
 def constant_features(tables: Sequence[Table]) -> dict[str, str]:
     """Return the features with the same value in all rows, with this value, "" if it is missing."""
-    found = {name: {table.only_values[name] for table in tables} for name in tables[0].features}
+    found = {
+        name: {table.facts[name].only_value(len(table)) for table in tables}
+        for name in tables[0].features
+    }
     return {name: value for name, (value, *more) in found.items() if value is not None and not more}
 
 

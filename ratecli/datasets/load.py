@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -297,9 +297,8 @@ def _load_own(entry: DatasetSpec, files: EntryFiles, deployed: str | None) -> Ta
     features = feature_names(entry, [str(name) for name in frame.columns], deployed)
     if entry.logged is not None and not entry.logged.episode:
         check_logged(frame, entry.logged)
-    empty = {name for name in features if frame[name].isna().all()}  # is left out
     facts = LazyMapping(map(str, frame.columns), lambda name: ColumnFacts.of(frame[name]))
-    check_columns(entry, features, facts, empty)
+    check_columns(entry, features, facts, len(frame))
     label_range, label = registry.label_range(entry), np.full(len(frame), np.nan)
     if entry.label is not None and label_range is not None:
         with errors_at("label" if entry.label_range is None else "label_range"):
@@ -325,18 +324,18 @@ def check_columns(
     entry: DatasetSpec,
     features: Sequence[str],
     facts: Mapping[str, ColumnFacts],
-    left_out: Collection[str],
+    rows: int,
 ) -> None:
     """Raise the first error of columns that cannot be numbers or features.
 
-    Features that are `left_out`, because they have one value or none, need not be right.
+    Features with the same value in all rows are left out, and need not be right.
     """
     form = TextFormat.of_spec(entry)
     for name in [name for name in entry.number_columns if name in facts]:
         if fault := other_notation_error(name, facts[name].words, form):
             raise FaultError(fault)
     for name in features:
-        if name not in left_out:
+        if facts[name].only_value(rows) is None:
             meant_as_text = name in (entry.categorical or ())
             means = entry.missing == MISSING_TO_MEAN
             fault = feature_error(facts[name], form, meant_as_text=meant_as_text, means=means)

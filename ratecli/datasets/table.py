@@ -12,10 +12,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.config.dataset import LoggedSpec
-from ratecli.datasets.columns import LazyMapping, as_float_array, is_text, level_codes
+from ratecli.datasets.columns import (
+    ColumnFacts,
+    LazyMapping,
+    as_float_array,
+    is_text,
+    level_codes,
+)
 from ratecli.models.policy import EpisodeLayout
 from ratecli.rates.sample import make_read_only
-from ratecli.rates.syntax import value_text
 
 
 @dataclass(frozen=True)
@@ -89,15 +94,7 @@ class Table:
         return LazyMapping(map(str, self.frame.columns), values)
 
     @cached_property
-    def only_values(self) -> Mapping[str, str | None]:
-        """The value of each column if all rows have the same, "" if all lack one, else None."""
-
-        def only_value(name: str) -> str | None:
-            column = self.frame[name]
-            first = column.iloc[0]
-            if pd.isna(first):
-                return "" if column.isna().all() else None
-            same = bool((column == first).all())
-            return value_text(first if is_text(column) else float(first)) if same else None
-
-        return LazyMapping(map(str, self.frame.columns), only_value)
+    def facts(self) -> Mapping[str, ColumnFacts]:
+        """The facts about each column."""
+        names = map(str, self.frame.columns)
+        return LazyMapping(names, lambda name: ColumnFacts.of(self.frame[name]))

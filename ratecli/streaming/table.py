@@ -408,7 +408,7 @@ class StreamedTable:
 
     def _check_columns(self, entry: DatasetSpec, slices: Sequence[str]) -> None:
         """Raise the first error of the columns in their roles."""
-        check_columns(entry, self.features, self.columns, self.constants)
+        check_columns(entry, self.features, self.columns, len(self))
         for name in self.columns.keys() & {*slices}:
             check_splits_rows(self.columns[name])
         if entry.weight is not None:
