@@ -1,4 +1,4 @@
-"""The filter before training: reads `filter:` at a sweep point into a case of its own."""
+"""Filters: the stage of a file before training, and filters that are learned for their own sake."""
 
 from __future__ import annotations
 
