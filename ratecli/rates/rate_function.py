@@ -219,6 +219,10 @@ class RateFunction:
             self._fill_rows(value, points)
             for k, (name, inside) in enumerate(self.steps, count):
                 value[k], partial = _linearize(name, value[inside])
+                if name == "quotient":  # with fewer rounding errors
+                    (top, bottom), below = slopes[inside], value[inside[1]]
+                    slopes[k] = (top - value[k] * bottom) / below
+                    continue
                 # a slope of 0 times an infinite one is 0
                 terms = np.multiply(partial[:, None], slopes[inside])
                 slopes[k] = np.where(partial[:, None] == 0, 0.0, terms).sum(axis=0)
@@ -433,17 +437,17 @@ class PieceParts:
         )
         self._function = RateFunction.of([*parts, *pieces], index)
 
-    def at(self, rates: Floats) -> Tangents:
-        """Return values (P,) and slopes (P, K) at rates (K,)."""
+    def at(self, rates: Floats, pieces: Floats | None = None) -> Tangents:
+        """Return values (P,) and slopes (P, K) at rates (K,).
+
+        With `pieces` (J,), these are shared among the parts instead of the values of the pieces.
+        """
         found = self._function.tangents(rates)
-        own, pieces = np.split(found.value, [len(self.term)])
+        own, whole = np.split(found.value, [len(self.term)])
         largest = self.largest(own)[self.term]
         apart = np.where(own == largest, 0.0, own - largest)
-        return Tangents(apart + self.share(pieces), found.slopes[: len(own)])
-
-    def share(self, numbers: Floats) -> Floats:
-        """Divide numbers (J,) of pieces equally among their terms: return (P,), one for a part."""
-        return np.asarray((numbers / self._counts)[self.piece])
+        shares = ((whole if pieces is None else pieces) / self._counts)[self.piece]
+        return Tangents(apart + shares, found.slopes[: len(own)])
 
     def largest(self, values: Floats) -> Floats:
         """Return the largest of values (P,) of each term."""

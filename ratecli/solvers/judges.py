@@ -137,9 +137,8 @@ class NormalJudge:
         biased = np.asarray(plain + self.bias)
         if self.level is not None:
             parts = PieceParts(rows.pieces, rows.rates.index())
-            found = parts.at(rates)
-            low = found.value + parts.share(biased - plain)
-            slopes = np.where(np.isnan(low)[:, None], 0.0, found.slopes)
+            low, slopes = parts.at(rates, biased)
+            slopes = np.where(np.isnan(low)[:, None], 0.0, slopes)
             prior = self.prior if rows.label_range is None else 0.0
             known = rows.rates.covariance(rows.measurements(decisions), rows.counts, prior)
             covariance = EXTRA_NOISE**2 * known
