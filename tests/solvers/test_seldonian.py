@@ -164,12 +164,12 @@ def test_other_optimizers_come_close_and_are_repeatable(optimizer, iterations, n
 
 
 @pytest.mark.parametrize("rule", one_in(2, [GAP, "positive_rate <= 0.4"]))
-def test_many_weights_come_close_with_smooth_maxima(rule, monkeypatch):
+def test_many_weights_are_as_good_in_subspaces(rule, monkeypatch):
     problem = promised(smooth_rows(1), {"c": rule}, tests=20_000)
     best, exact = optimum(problem, inflation=2), solved(problem, inflation=2).multipliers
     monkeypatch.setattr(search, "MAX_DENSE_WEIGHTS", 0)
-    assert best - 1e-7 <= optimum(problem, inflation=2) <= best + 1e-4
-    assert solved(problem, inflation=2).multipliers == pytest.approx(exact, abs=5e-3)
+    assert best - 1e-7 <= optimum(problem, inflation=2) <= best + 1e-6
+    assert solved(problem, inflation=2).multipliers == pytest.approx(exact, abs=1e-3)
 
 
 def test_lagrangian_multipliers_belong_to_the_best_iterate():

@@ -62,7 +62,7 @@ def shrink_mixture(program: RateProgram, rates: Array) -> tuple[Array, float]:
     for every mixture (a ratio with denominator 0), the last iterate is returned.
     """
     points = RatePoints.classifiers(rates)
-    found = best_in_hull(program, points, SHRINK_GAP)
+    found = best_in_hull(program, points, SHRINK_GAP, frugal=True)
     if found is None:
         return np.eye(rates.shape[1])[-1], np.inf
     if found.feasible:

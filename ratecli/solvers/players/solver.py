@@ -175,7 +175,7 @@ class ThreePlayer(RandomizableSolver):
     radius: LearningRate | None = None
     shrink: Literal["rates", "metrics"] = "rates"
 
-    version: ClassVar[int] = 12
+    version: ClassVar[int] = 13
     runs: ClassVar[str] = "ratecli.solvers.players.training:solve"
     offers: ClassVar[Collection[Variant]] = get_args(Variant)
     one_sided: ClassVar[bool] = True

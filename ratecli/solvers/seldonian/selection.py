@@ -2,7 +2,7 @@
 
 SciPy's SLSQP minimizes the objective under the upper ends, or the largest upper end alone. Whitened
 coordinates make its first quadratic model exact and keep the number of steps small. Because its
-matrices are dense, models of many weights take L-BFGS and a smooth maximum of the ends instead.
+matrices are dense, models of many weights are searched in subspaces.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize, nnls
-from scipy.special import logsumexp, softmax
 
 from ratecli.certify.certificate import round_up, smallest_factor
 from ratecli.models.base import Array
@@ -155,8 +154,10 @@ LARGEST = 1e6
 """Replaces infinite objectives and ends."""
 PRICES = (10.0, 1e3, 1e5)
 """Prices of the largest end above 0, relative to the objective at the start."""
-SMOOTH_WIDTHS = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)
-"""Widths of the smooth maxima of ends that models of many weights minimize in turn."""
+MAX_SUBSPACES, SUBSPACE_STEPS = 20, 5
+"""Maximum number of subspaces for models of many weights, and of steps in each."""
+MIN_SUBSPACE_DECREASE = 1e-6
+"""Relative decrease that is worth another subspace."""
 
 
 class _EnoughError(Exception):
@@ -195,7 +196,7 @@ class CandidateSearch:
         size = abs(start.worst if self.worst_only else start.objective)
         size = min(max(size, MIN_SCALE), LARGEST)
         wide = len(start.v) > MAX_DENSE_WEIGHTS
-        search = self._search_smoothed if wide else self._search_sequentially
+        search = self._search_in_subspaces if wide else self._search_sequentially
         prices = [1.0] if self.worst_only else [price * size for price in PRICES]
         with contextlib.suppress(_EnoughError):
             for price in prices:
@@ -208,48 +209,63 @@ class CandidateSearch:
             multipliers[near], _ = nnls(slopes.T, -self._gradient(self.last.v))
         return self.last, multipliers
 
-    def _search_sequentially(self, finite: Mask, price: float, exact: float, steps: int) -> None:
-        """Minimize over coordinates and a number that is at least every end, by SLSQP."""
+    def _search_in_subspaces(self, finite: Mask, price: float, exact: float, steps: int) -> None:
+        """Minimize in the span of all slopes so far, and add those at the minimum."""
+        basis, before = np.zeros((0, len(self.last.v))), np.inf
+        for _ in range(MAX_SUBSPACES):
+            slopes = self._gradient(self.last.v), self._jacobian(self.last.v, finite)
+            basis = np.linalg.qr(np.vstack([basis, *slopes]).T)[0].T
+            self._search_sequentially(finite, price, exact, min(steps, SUBSPACE_STEPS), basis)
+            worst = float(self._ends(self.last.v, finite).max())
+            worst = worst if self.worst_only else max(worst, 0.0)
+            value = self._objective(self.last.v) + price * worst
+            if value > before - MIN_SUBSPACE_DECREASE * abs(before):
+                break
+            before = value
+
+    def _search_sequentially(
+        self, finite: Mask, price: float, exact: float, steps: int, basis: Array | None = None
+    ) -> None:
+        """Minimize over coordinates and a number that is at least every end, by SLSQP.
+
+        Steps are combinations of the rows of the basis (k, D), if there is one.
+        """
+        origin = self.last.v
+        first = origin if basis is None else np.zeros(len(basis))
+
+        def place(x: Array) -> Array:
+            return x[:-1] if basis is None else origin + x[:-1] @ basis
+
         scale = 1.0
         if self.worst_only:  # the first step has length 1
-            steepest = self._jacobian(self.last.v, finite)[self._ends(self.last.v, finite).argmax()]
+            steepest = self._jacobian(origin, finite)[self._ends(origin, finite).argmax()]
             scale = 1 / max(float(np.linalg.norm(steepest)), 1e-12)
         margin, lowest = scale * (MARGIN + exact), None if self.worst_only else 0.0
 
         def room(x: Array) -> Array:
-            return np.asarray(x[-1] - margin - scale * self._ends(x[:-1], finite))
+            return np.asarray(x[-1] - margin - scale * self._ends(place(x), finite))
 
         def slopes(x: Array) -> Array:
-            jacobian = self._jacobian(x[:-1], finite)
-            return np.column_stack([-scale * jacobian, np.ones(len(jacobian))])
+            jacobian = self._jacobian(place(x), finite)
+            along = jacobian if basis is None else jacobian @ basis.T
+            return np.column_stack([-scale * along, np.ones(len(jacobian))])
 
-        above = max(-float(room(np.append(self.last.v, 0.0)).min()), lowest or -np.inf)
+        def gradient(x: Array) -> Array:
+            found = self._gradient(place(x))
+            return np.append(found if basis is None else basis @ found, price)
+
+        above = max(-float(room(np.append(first, 0.0)).min()), lowest or -np.inf)
         found = minimize(
-            lambda x: self._objective(x[:-1]) + price * x[-1],
-            np.append(self.last.v, above),
-            jac=lambda x: np.append(self._gradient(x[:-1]), price),
+            lambda x: self._objective(place(x)) + price * x[-1],
+            np.append(first, above),
+            jac=gradient,
             method="SLSQP",
-            bounds=[*[(None, None)] * len(self.last.v), (lowest, None)],
+            bounds=[*[(None, None)] * len(first), (lowest, None)],
             constraints={"type": "ineq", "fun": room, "jac": slopes},
-            callback=lambda x: self._step(x[:-1]),
+            callback=lambda x: self._step(place(x)),
             options={"maxiter": steps, "ftol": scale * exact},
         )
-        self._at(found.x[:-1])
-
-    def _search_smoothed(self, finite: Mask, price: float, exact: float, steps: int) -> None:
-        """Minimize with smooth maxima of the ends (and 0), which become sharper, by L-BFGS."""
-        others = np.zeros(0 if self.worst_only else 1)
-
-        def penalized(v: Array, width: float) -> tuple[float, Array]:
-            ends = np.append(self._ends(v, finite), others) / width
-            weights = softmax(ends)[: finite.sum()]
-            slopes = self._gradient(v) + price * self._jacobian(v, finite).T @ weights
-            return self._objective(v) + price * width * float(logsumexp(ends)), slopes
-
-        options = {"maxiter": steps, "ftol": exact / LARGEST}
-        how = {"jac": True, "callback": self._step, "options": options}
-        for width in SMOOTH_WIDTHS:
-            self._at(minimize(penalized, self.last.v, width, "L-BFGS-B", **how).x)
+        self._at(place(found.x))
 
     def _objective(self, v: Array) -> float:
         return 0.0 if self.worst_only else min(self._at(v).objective, LARGEST)
