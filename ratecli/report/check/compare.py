@@ -106,7 +106,7 @@ class MetricFamily:
 
     @property
     def is_defined(self) -> bool:
-        return not np.isinf(self.was).any(axis=None) and not np.isinf(self.now).any(axis=None)
+        return not any(np.isinf(side.to_numpy()).any() for side in (self.was, self.now))
 
     @property
     def undefined(self) -> MetricFamily:
@@ -166,16 +166,15 @@ def _families(
     Violations are at least 0. A point without any values on one side has only its solution rate.
     """
     points = {each.key: each for _, each in pairs}
-    solved = pd.MultiIndex.from_tuples([(*key, "", "", SOLUTION_RATE) for key in points])
     sides = []
     for side in zip(*pairs, strict=True):
-        rates = pd.DataFrame([each.solved for each in side], index=solved)
-        own = [
-            each.frame
-            for pair, each in zip(pairs, side, strict=True)
-            if all(p.numbers for p in pair)
-        ]
-        values = pd.concat([rates, *own]).rename_axis(["algorithm", "point", *FAMILY[1:]])
+        found = {(*each.key, "", "", SOLUTION_RATE): each.solved for each in side}
+        for pair, each in zip(pairs, side, strict=True):
+            if all(p.numbers for p in pair):
+                found |= each.rows
+        names = ["algorithm", "point", *FAMILY[1:]]
+        index = pd.MultiIndex.from_tuples(found, names=names)
+        values = pd.DataFrame([*found.values()], index, dtype=float)
         if design.enough and not design.paired:
             values = _with_all_splits(values, rows)
         violations = values.index.get_level_values("metric").str.startswith(VIOLATION_PREFIX)
@@ -191,9 +190,10 @@ def _families(
         gone = place in was.index
         detail = "it is pinned but no longer measured" if gone else "it is not pinned"
         yield finding(place, detail=detail)
-    common = now[now.index.isin(was.index)]
-    for _, values in common.groupby(FAMILY, sort=False):
-        yield MetricFamily(list(map(finding, values.index)), was.loc[values.index], values)
+    now = now[now.index.isin(was.index)]
+    was, findings = was.reindex(now.index), list(map(finding, now.index))
+    for own in now.groupby(FAMILY, sort=False).indices.values():
+        yield MetricFamily([findings[k] for k in own], was.iloc[own], now.iloc[own])
 
 
 def _with_all_splits(values: pd.DataFrame, rows: Mapping[str, int]) -> pd.DataFrame:

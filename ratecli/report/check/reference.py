@@ -16,7 +16,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
-import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ratecli.errors import Diagnostic, FaultError
@@ -88,17 +87,17 @@ class PinnedTrials(_Strict):
         }
 
     @property
-    def frame(self) -> pd.DataFrame:
-        """The values by algorithm, point, variant, split and metric (rows) and seed (columns).
+    def rows(self) -> dict[tuple[str, ...], dict[int, float]]:
+        """The values by seed, by algorithm, point, variant, split and metric.
 
-        Undefined values are infinite; seeds without a value have NaN.
+        Undefined values are infinite.
         """
-        rows = [
-            {seed: value if math.isfinite(value) else math.inf for seed, value in own.items()}
-            for own in self.numbers.values()
-        ]
-        index = pd.MultiIndex.from_tuples([(*self.key, *place) for place in self.numbers])
-        return pd.DataFrame(rows, index, dtype=float)
+        return {
+            (*self.key, *place): {
+                seed: value if math.isfinite(value) else math.inf for seed, value in own.items()
+            }
+            for place, own in self.numbers.items()
+        }
 
     def _lists(self) -> Iterator[tuple[VariantMetric, list[PinnedNumber]]]:
         for variant, splits in self.values.items():
