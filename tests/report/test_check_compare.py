@@ -222,6 +222,10 @@ def test_paired_seeds_without_a_common_value_are_compared_as_two_samples():
     assert verdicts(point(one), point(without(FIVE, 2)))["error"] == "not compared"
 
 
+WHOLE = 3
+"""Number of simulated comparisons that are also made from pinned trials."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Noise of a simulation, like that of real runs (`benchmarks/check.py` measures real trials).
@@ -241,7 +245,7 @@ class Scenario:
         """Simulate comparisons and return how many fail."""
         rng = np.random.default_rng(1)
         count = 0
-        for _ in range(comparisons):
+        for k in range(comparisons):
             rows = rng.normal(0.17, 0.009, (2, 1, self.seeds))  # shared by all sweep points
             was, now = rows + rng.normal(0, 0.003, (2, points, self.seeds))
             now = (now if self.other else was) + loss
@@ -257,6 +261,15 @@ class Scenario:
             whole = compare.MetricFamily([Finding(metric="error")] * points, before, after)
             terms = compare.ComparisonTerms(compare.TOLERANCE, BETTER)
             found = compare.judge_families([whole], SeedDesign.of(*seeds), terms)
+            if k < WHOLE:  # the same by points of a file, which takes much longer
+                own = [
+                    [point(row, first=own[0], k=k) for k, row in enumerate(side.tolist())]
+                    for side, own in zip((now, was), seeds[::-1], strict=True)
+                ]
+                means = [
+                    [(each.was, each.now) for each in some] for some in (findings(*own), found)
+                ]
+                np.testing.assert_allclose(*np.array(means, dtype=float))
             count += any(not each.verdict.good for each in found)
         return count
 
