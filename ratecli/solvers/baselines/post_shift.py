@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from ratecli.models.base import Array
 from ratecli.models.composed import GroupThreshold, MixtureClassifier
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution, trace_row
-from ratecli.solvers.baselines.cut_search import best_deterministic_cuts
+from ratecli.solvers.baselines.cut_search import CutChoice, best_deterministic_cuts
 from ratecli.solvers.baselines.group_hull import (
     CutIndices,
     GroupHull,
@@ -57,6 +58,18 @@ def couple_group_cuts(chances: Sequence[tuple[CutIndices, Array]]) -> tuple[CutI
     return np.stack(drawn, axis=1), np.diff(steps)
 
 
+class RandomCuts(NamedTuple):
+    """M joint cuts (M, C) with chances (M,), their objective, and how far it may be from the best.
+
+    `left` is infinite if there is no bound.
+    """
+
+    cuts: CutIndices
+    chances: Array
+    objective: float
+    left: float
+
+
 def solve_post_shift(
     options: PostShift,
     problem: Problem,
@@ -69,55 +82,84 @@ def solve_post_shift(
     """
     begun = time.perf_counter()
     scored = score_rows(options, problem)
-    scorer, problem = scored.classifier, scored.problem
+    problem = scored.problem
     progress(f"{model_name(options.model)} model ready")
     program, kinds = RateProgram.of(problem), RowKinds.by(problem.rates)
     groups, pools = _groups_and_pools(options, problem)
     cells = cuts_by_group(scored.scores, pools[groups.of], kinds, goal_directions(program))
     hull = GroupHull(program, kinds, cells, options.gap)
     optimum = hull.best()
-    chances, left = hull.chances(optimum), optimum.left
+    chances = hull.chances(optimum)
     single = best_deterministic_cuts(hull, optimum, chances)
-    choices, weights = couple_group_cuts(chances)
-    objective = float(program.value(program.objective, optimum.rates))
-    if optimum.feasible and not single.violation and single.objective < optimum.value - hull.gap:
-        # an interrupted search may return a random choice that is worse than the single one
-        choices, weights, objective = single.cuts[None, :], np.ones(1), single.objective
-        left += single.objective - optimum.value
-    row = trace_row(1, objective, max(float(program.excess(optimum.rates)), 0.0), begun)
-    row |= {"cuts": sum(map(len, hull.vertices)), "exact": single.gap == 0}
-    row |= {"pooled": len(pools) - len(cells)} if len(pools) > len(cells) else {}
-    if not single.violation and np.isfinite(single.gap):
-        row["deterministic_gap"] = single.gap
-    if np.isfinite(left):
-        row["gap" if np.isnan(optimum.first_order_gap) else "first_order_gap"] = left
-    progress(f"objective {objective:.5g}, violation {row['violation']:.2g}, {row['cuts']} cuts")
+    mixed = _random_cuts(hull, optimum, chances, single)
+    row = _result_row(hull, optimum, mixed, single, begun, pooled=len(pools) - len(cells))
+    progress(
+        f"objective {mixed.objective:.5g}, violation {row['violation']:.2g}, {row['cuts']} cuts"
+    )
 
     def thresholds(cuts: CutIndices) -> Array:
         own = [cell.thresholds[cut] for cell, cut in zip(cells, cuts, strict=True)]
         return np.array(own)[pools]
 
     def classifier(cuts: CutIndices) -> GroupThreshold:
-        return GroupThreshold(scorer, groups.slices, groups.patterns, thresholds(cuts))
+        return GroupThreshold(scored.classifier, groups.slices, groups.patterns, thresholds(cuts))
 
     variants = options.select(
         {
-            "stochastic": lambda: MixtureClassifier(tuple(map(classifier, choices)), weights),
+            "stochastic": lambda: MixtureClassifier(
+                tuple(map(classifier, mixed.cuts)), mixed.chances
+            ),
             "deterministic": lambda: classifier(single.cuts),
         }
     )
-    final = hull.rates(choices.T) @ weights  # without chances that are rounding errors of 0
-    final_optimum = replace(optimum, rates=final)
-    status, reason = _status_and_reason(problem, hull, final_optimum, left, scored.suboptimal)
+    final = hull.rates(mixed.cuts.T) @ mixed.chances  # without chances that are rounding errors
+    ended = replace(optimum, rates=final)
+    status, reason = _status_and_reason(problem, hull, ended, mixed.left, scored.suboptimal)
     if not options.randomize:
-        choices, weights = single.cuts[None, :], np.ones(1)
+        mixed = RandomCuts(single.cuts[None, :], np.ones(1), single.objective, single.gap)
         row |= {"objective": single.objective, "violation": single.violation}
         if single.violation and optimum.feasible:
-            status, reason = no_single_ending(problem, hull.rates(choices.T)[:, 0])
+            status, reason = no_single_ending(problem, hull.rates(mixed.cuts.T)[:, 0])
     multipliers = sum_by_goal(program.owners, optimum.multipliers)
-    decided = [scored.scores > thresholds(cuts)[groups.of] for cuts in choices]
-    judged = scored.judged(weights @ np.array(decided, dtype=float))
+    decided = [scored.scores > thresholds(cuts)[groups.of] for cuts in mixed.cuts]
+    judged = scored.judged(mixed.chances @ np.array(decided, dtype=float))
     return Solution(variants, status, reason, multipliers, (row,), judged)
+
+
+def _random_cuts(
+    hull: GroupHull,
+    optimum: HullOptimum,
+    chances: Sequence[tuple[CutIndices, Array]],
+    single: CutChoice,
+) -> RandomCuts:
+    """Return the best random choice; an interrupted search may return a worse one than `single`."""
+    if optimum.feasible and not single.violation and single.objective < optimum.value - hull.gap:
+        left = optimum.left + single.objective - optimum.value
+        return RandomCuts(single.cuts[None, :], np.ones(1), single.objective, left)
+    objective = float(hull.program.value(hull.program.objective, optimum.rates))
+    return RandomCuts(*couple_group_cuts(chances), objective, optimum.left)
+
+
+def _result_row(
+    hull: GroupHull,
+    optimum: HullOptimum,
+    mixed: RandomCuts,
+    single: CutChoice,
+    begun: float,
+    *,
+    pooled: int,
+) -> dict[str, Any]:
+    """Return the row of the trace; `pooled` is the number of groups that share thresholds."""
+    violation = max(float(hull.program.excess(optimum.rates)), 0.0)
+    row = trace_row(1, mixed.objective, violation, begun)
+    row |= {"cuts": sum(map(len, hull.vertices)), "exact": single.gap == 0}
+    if pooled > 0:
+        row["pooled"] = pooled
+    if not single.violation and np.isfinite(single.gap):
+        row["deterministic_gap"] = single.gap
+    if np.isfinite(mixed.left):
+        row["gap" if np.isnan(optimum.first_order_gap) else "first_order_gap"] = mixed.left
+    return row
 
 
 def _groups_and_pools(options: PostShift, problem: Problem) -> tuple[Groups, NDArray[np.intp]]:
