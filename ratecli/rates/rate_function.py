@@ -199,8 +199,15 @@ class RateFunction:
         found = np.empty((len(self.rows) + len(self.steps), columns.shape[1]))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             self._fill_rows(found, columns)
+            exact = columns.shape[1] == 1  # sums at a single point are rounded once
+            for number, row in self._long_rows if exact else ():
+                terms = (c * (columns[k, 0] if k >= 0 else 1.0) for k, c in row.items())
+                found[number] = SUM.value(*terms)
             for k, (name, inside) in enumerate(self.steps, len(self.rows)):
-                found[k] = ARRAY_FUNCTIONS[name].value(found[inside])
+                if exact and name == "sum":
+                    found[k] = SUM.value(*found[inside, 0].tolist())
+                else:
+                    found[k] = ARRAY_FUNCTIONS[name].value(found[inside])
         return found[self.roots].reshape(len(self.roots), *inputs.shape[1:])
 
     def tangents(self, inputs: Floats) -> Tangents:
@@ -244,6 +251,11 @@ class RateFunction:
         factors = np.array([factor for row in self.rows for factor in row.values()], dtype=float)
         starts = np.cumsum([0, *map(len, self.rows)])
         return sparse.csr_array((factors, columns, starts), (len(self.rows), self.inputs + 1))
+
+    @cached_property
+    def _long_rows(self) -> list[tuple[int, Row]]:
+        """The affine steps with more than two terms, with their numbers."""
+        return [(number, row) for number, row in enumerate(self.rows) if len(row) > 2]
 
     @cached_property
     def _entries(self) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
