@@ -38,7 +38,7 @@ from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem, StoppingRule
 from ratecli.solvers.majorize.cutting_plane import CuttingPlane, liblinear_svm
 from ratecli.solvers.majorize.majorization import make_ramp_problem
-from ratecli.solvers.majorize.solver import Majorize
+from ratecli.solvers.majorize.options import Majorize
 from ratecli.solvers.problem import Problem
 
 ONE = 1.25

@@ -50,12 +50,12 @@ from ratecli.runner.workers import THREAD_VARIABLES, limit_to_one_thread
 from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
 from ratecli.solvers.gradient_steps import Stepper
 from ratecli.solvers.hull.forms import RateProgram
-from ratecli.solvers.hull.solver import Mixture
+from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.players.game import DescentPlayer, GradientAscent, ThreePlayerGame
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.mixtures import shrink_mixture
+from ratecli.solvers.players.options import ThreePlayer
 from ratecli.solvers.players.rows import LaneRows
-from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.problem import Problem
 
 ROUNDS = 5

@@ -15,9 +15,9 @@ from ratecli.rates.matrix import PRIOR_ROWS
 from ratecli.rates.rate_function import PieceParts
 from ratecli.solvers.base import JudgedRows, Solution
 from ratecli.solvers.problem import Problem
+from ratecli.solvers.seldonian.options import PASS_KEY
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.score_models import DecisionOutputs, ModelOutputs, score_model_of
-from ratecli.solvers.seldonian.solver import PASS_KEY
 
 EXTRA_NOISE = 1.15
 """Standard deviation of violations on new rows, as a multiple of their standard errors.

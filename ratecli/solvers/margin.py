@@ -15,9 +15,9 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
 from ratecli.solvers.base import USABLE_STATUSES, JudgedRows, Progress, Solution, Solver
-from ratecli.solvers.baselines.solvers import PostShift
+from ratecli.solvers.baselines.options import PostShift
 from ratecli.solvers.hull.infeasible import least_by_ranges
-from ratecli.solvers.hull.solver import Mixture
+from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.judges import (
     MAX_IGNORED_SHORTFALL,
     PLAIN_JUDGE,

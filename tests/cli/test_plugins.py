@@ -247,7 +247,7 @@ import pandas as pd
 from ratecli.datasets.source import Source
 from ratecli.models.linear import Threshold
 from ratecli.solvers.base import Solution, Solver
-from ratecli.solvers.baselines.solvers import Unconstrained
+from ratecli.solvers.baselines.options import Unconstrained
 
 def entries(matrix):
     return matrix if isinstance(matrix, np.ndarray) else matrix.data

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.players.options import ThreePlayer
 
 ROW = re.compile(r"^\| (.+) \| (`(?:three_player|coco).*`) \|$", re.MULTILINE)
 PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "three-players.md"

@@ -12,7 +12,7 @@ from ratecli.solvers.base import Solution
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.players.game import ThreePlayerGame
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
-from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.players.options import ThreePlayer
 from ratecli.solvers.players.training import make_game
 from ratecli.solvers.problem import Problem
 

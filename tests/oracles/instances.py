@@ -10,7 +10,7 @@ from ratecli.models.base import Array, Features
 from ratecli.solvers.design_matrix import DesignMatrix, Intercept
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.majorization import make_ramp_problem
-from ratecli.solvers.majorize.solver import Majorize
+from ratecli.solvers.majorize.options import Majorize
 from ratecli.solvers.problem import Problem
 
 INTERCEPTS: tuple[Intercept, ...] = ("regularized", "unregularized", "none")

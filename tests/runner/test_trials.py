@@ -12,7 +12,7 @@ from ratecli.ledger.records import BEST_CONSTANT_KEY
 from ratecli.models.storage import loads
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.rows import load_trial_data
-from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.players.options import ThreePlayer
 
 PARITY = "positive_rate[women] >= 0.9 * positive_rate[men]"
 BASE = """

@@ -10,9 +10,9 @@ from oracles.goals import BOTH, Rules, problem, run, shown
 
 from ratecli.models.linear import Threshold
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained, Zafar
+from ratecli.solvers.baselines.options import PostShift, Thresholded, Unconstrained, Zafar
 from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE
-from ratecli.solvers.majorize.solver import Majorize
+from ratecli.solvers.majorize.options import Majorize
 
 pytestmark = NEEDS_A9A
 EDUCATED = 39

@@ -15,7 +15,7 @@ from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.oracles import estimators
 from ratecli.solvers.players import boosting
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
-from ratecli.solvers.players.solver import ThreePlayer, check_boosted_model
+from ratecli.solvers.players.options import ThreePlayer, check_boosted_model
 from ratecli.solvers.problem import Problem
 
 lightgbm = pytest.importorskip("lightgbm", reason="an optional package")

@@ -8,10 +8,10 @@ from oracles.goals import BOTH, Rows, Rules, problem, rates_of, run, smooth_rows
 
 from ratecli.models.composed import MixtureClassifier
 from ratecli.models.storage import dumps
-from ratecli.solvers.baselines.solvers import ExponentiatedGradient, PostShift
-from ratecli.solvers.hull.solver import Mixture
-from ratecli.solvers.majorize.solver import Majorize
-from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.baselines.options import ExponentiatedGradient, PostShift
+from ratecli.solvers.hull.options import Mixture
+from ratecli.solvers.majorize.options import Majorize
+from ratecli.solvers.players.options import ThreePlayer
 
 RULES = Rules({"p": "positive_rate[g=a] >= 0.9 * positive_rate[g=b]", "r": "min(tpr, by=g) >= 0.6"})
 TREES = {"RandomForestClassifier": {"n_estimators": 20, "max_depth": 4}}

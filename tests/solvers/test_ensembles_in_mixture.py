@@ -21,10 +21,10 @@ from ratecli.models.probabilities import FactoredModel
 from ratecli.models.storage import dumps, load_probabilities, loads
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
+from ratecli.solvers.baselines.options import PostShift, Unconstrained
 from ratecli.solvers.fit_cache import shared_fits
 from ratecli.solvers.hull.forms import RateProgram
-from ratecli.solvers.hull.solver import Mixture
+from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.oracles.choice import LINEAR_ORACLE, is_ensemble, named_estimators
 from ratecli.solvers.oracles.plugin import make_unseen_oracle
 from ratecli.solvers.oracles.unseen import folds_of, hold_out

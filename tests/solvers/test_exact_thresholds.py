@@ -18,7 +18,7 @@ from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import cut_search
 from ratecli.solvers.baselines.cut_search import best_deterministic_cuts
 from ratecli.solvers.baselines.group_hull import GroupHull, cuts_by_group, goal_directions
-from ratecli.solvers.baselines.solvers import PostShift, Thresholded
+from ratecli.solvers.baselines.options import PostShift, Thresholded
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RateProgram
 from ratecli.solvers.problem import Groups, Problem
 

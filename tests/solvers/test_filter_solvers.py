@@ -22,7 +22,7 @@ from ratecli.solvers.filtering.filters import (
     progress_split,
     required_progress,
 )
-from ratecli.solvers.filtering.solvers import BalancedTree, GuessedGroup
+from ratecli.solvers.filtering.options import BalancedTree, GuessedGroup
 from ratecli.solvers.filtering.target import (
     FilterTarget,
     maximize_kept_rows,

@@ -16,8 +16,8 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.master import HullOptimum, best_in_hull, min_violation
 from ratecli.solvers.hull.mixture import max_slack_problem
+from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.hull.simplex import _solve_by_highs, solve_linear_program
-from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.linear_search import best_line_step, sweep_directions
 from ratecli.solvers.problem import Problem

@@ -15,10 +15,10 @@ from ratecli.experiment.entries import make_settings, make_solver
 from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import BEST_CONSTANT_KEY
 from ratecli.models.storage import dumps, loads
-from ratecli.solvers.baselines.solvers import Unconstrained
+from ratecli.solvers.baselines.options import Unconstrained
 from ratecli.solvers.margin import MarginSpec, solve_with_margin
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.regression.solver import LeastSquares
+from ratecli.solvers.regression.options import LeastSquares
 from ratecli.solvers.tuned import solve_tuned
 
 REAL = (-np.inf, np.inf)

@@ -11,11 +11,11 @@ from scipy.optimize import linprog
 from ratecli.errors import FaultError
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.sample import Logs
-from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
-from ratecli.solvers.hull.solver import Mixture
-from ratecli.solvers.majorize.solver import Majorize
+from ratecli.solvers.baselines.options import PostShift, Unconstrained
+from ratecli.solvers.hull.options import Mixture
+from ratecli.solvers.majorize.options import Majorize
 from ratecli.solvers.oracles.base import OracleRows
-from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.players.options import ThreePlayer
 from ratecli.solvers.problem import Problem
 
 CELLS = 6

@@ -16,7 +16,7 @@ from ratecli.solvers.majorize import augmented
 from ratecli.solvers.majorize import majorization as solver_module
 from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE, MIN_GAP_SCALE, ConvexProblem
 from ratecli.solvers.majorize.majorization import make_ramp_problem
-from ratecli.solvers.majorize.solver import Majorize
+from ratecli.solvers.majorize.options import Majorize
 from ratecli.solvers.problem import Problem
 
 GAP = Majorize().gap

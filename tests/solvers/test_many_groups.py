@@ -10,12 +10,12 @@ from thinned import one_in
 from ratecli.models.composed import find_groups
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Shape
-from ratecli.solvers.baselines.solvers import ExponentiatedGradient, PostShift
+from ratecli.solvers.baselines.options import ExponentiatedGradient, PostShift
 from ratecli.solvers.hull.forms import RateProgram
-from ratecli.solvers.hull.solver import Mixture
+from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.judges import NormalJudge
-from ratecli.solvers.majorize.solver import Majorize
-from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.majorize.options import Majorize
+from ratecli.solvers.players.options import ThreePlayer
 
 LIMIT, RATIO = 0.25, 0.7
 GAP = {"c": f"max_gap(positive_rate, by=g) <= {LIMIT}"}

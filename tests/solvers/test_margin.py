@@ -14,12 +14,12 @@ from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.models.linear import Threshold
 from ratecli.solvers.base import JudgedRows, Solution, Solver
-from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
+from ratecli.solvers.baselines.options import PostShift, Unconstrained
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.infeasible import least_by_ranges
-from ratecli.solvers.hull.solver import Mixture
+from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.judges import EXTRA_NOISE, Attempt, NormalJudge, SafetyTestJudge, _deviates
-from ratecli.solvers.majorize.solver import Majorize
+from ratecli.solvers.majorize.options import Majorize
 from ratecli.solvers.margin import (
     BIAS_SHARES,
     SPARE_SHARE,
@@ -30,9 +30,9 @@ from ratecli.solvers.margin import (
     _Search,
     solve_with_margin,
 )
-from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.players.options import ThreePlayer
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.solver import Seldonian
+from ratecli.solvers.seldonian.options import Seldonian
 
 PARITY = Rules({"p": "positive_rate[g=a] <= positive_rate[g=c]", "r": "recall >= 0.7"})
 RATIO_RULE = {"p": "positive_rate[g=a] >= 0.9 * positive_rate[g=c]"}

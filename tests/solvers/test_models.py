@@ -31,7 +31,7 @@ from ratecli.models.storage import dumps, loads
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers import fit_cache
 from ratecli.solvers.baselines.label_model import fit_model
-from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained
+from ratecli.solvers.baselines.options import PostShift, Thresholded, Unconstrained
 from ratecli.solvers.baselines.thresholded import score_rows
 from ratecli.solvers.fit_cache import FitCache, shared_fits
 from ratecli.solvers.margin import MarginSpec

@@ -17,10 +17,10 @@ from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
 from ratecli.models.trees import TreeEnsemble
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.baselines.solvers import PostShift
+from ratecli.solvers.baselines.options import PostShift
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.master import best_in_hull
-from ratecli.solvers.hull.solver import Mixture
+from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.oracles import choice, linear_search, model_names, plugin
 from ratecli.solvers.oracles.base import FitRows, OracleRows
 from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator, model_class

@@ -10,8 +10,8 @@ from thinned import one_in
 from ratecli.models.storage import dumps
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.players.lagrangian import NEGATIVE_RATIO, RATIO
+from ratecli.solvers.players.options import ThreePlayer
 from ratecli.solvers.players.rows import LaneRows
-from ratecli.solvers.players.solver import ThreePlayer
 
 
 class PlainAdam:

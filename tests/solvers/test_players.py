@@ -22,12 +22,12 @@ from ratecli.rates.table import RATES
 from ratecli.solvers.gradient_steps import Stepper
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram
 from ratecli.solvers.hull.master import best_in_hull
-from ratecli.solvers.hull.solver import Mixture
+from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.players import game as game_module
 from ratecli.solvers.players import lagrangian as atoms
 from ratecli.solvers.players.lagrangian import Atom
 from ratecli.solvers.players.mixtures import best_iterate, shrink_by_metrics, shrink_mixture
-from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.players.options import ThreePlayer
 from ratecli.solvers.problem import Problem
 
 

@@ -5,7 +5,7 @@ import pytest
 from oracles.goals import BOTH, Rows, Rules, problem, problem_of, rates_of, run, values
 
 from ratecli.errors import FaultError
-from ratecli.solvers.baselines.solvers import PostShift
+from ratecli.solvers.baselines.options import PostShift
 from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.problem import Problem
 

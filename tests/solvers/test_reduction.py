@@ -14,9 +14,9 @@ from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Linear
 from ratecli.models.storage import dumps, loads
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines.solvers import ExponentiatedGradient
+from ratecli.solvers.baselines.options import ExponentiatedGradient
 from ratecli.solvers.hull.forms import RateProgram
-from ratecli.solvers.hull.solver import Mixture
+from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
 reductions = pytest.importorskip("fairlearn.reductions", reason="the extra 'fairlearn' is missing")

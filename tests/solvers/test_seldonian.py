@@ -16,11 +16,12 @@ from ratecli.errors import FaultError
 from ratecli.models.linear import Logistic, RandomizedLogistic
 from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines.solvers import Unconstrained
+from ratecli.solvers.baselines.options import Unconstrained
 from ratecli.solvers.problem import ERROR_RATE, Problem
 from ratecli.solvers.seldonian import selection as search
 from ratecli.solvers.seldonian import soft as soft_search
 from ratecli.solvers.seldonian.hard import BOUND_KNOTS, ThresholdCandidates
+from ratecli.solvers.seldonian.options import Seldonian, check_inflation
 from ratecli.solvers.seldonian.prediction import calibrate_inflation, predict_safety_test
 from ratecli.solvers.seldonian.score_models import (
     DecisionOutputs,
@@ -29,7 +30,6 @@ from ratecli.solvers.seldonian.score_models import (
     score_model_of,
     smooth_objective,
 )
-from ratecli.solvers.seldonian.solver import Seldonian, check_inflation
 
 
 def solved(problem: Problem, **options: object) -> Solution:

@@ -12,9 +12,9 @@ from oracles.goals import Rows, Rules, problem, run
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.solvers.base import Solution
 from ratecli.solvers.problem import Problem
+from ratecli.solvers.seldonian.options import Seldonian
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.score_models import score_model_of
-from ratecli.solvers.seldonian.solver import Seldonian
 
 FILE = Path(os.environ.get("RATECLI_DATA_MIRROR", "data")) / "gpa" / "gpa_regression_dataset.csv"
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason="needs the data set gpa")

@@ -10,9 +10,9 @@ from thinned import one_in
 
 from ratecli.models.base import Array
 from ratecli.solvers.baselines import cut_search
-from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained
+from ratecli.solvers.baselines.options import PostShift, Thresholded, Unconstrained
 from ratecli.solvers.hull.forms import RateProgram
-from ratecli.solvers.hull.solver import Mixture
+from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.problem import Groups, Problem
 
 GAP = 1e-5

@@ -15,7 +15,7 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.runner.trial import training_problem
 from ratecli.sampling.rows import ExperimentData, load_trial_data
 from ratecli.solvers.baselines import streamed as plain
-from ratecli.solvers.baselines.solvers import Unconstrained
+from ratecli.solvers.baselines.options import Unconstrained
 from ratecli.solvers.baselines.streamed import StreamedNewton, fit_plain_streamed
 from ratecli.solvers.design_matrix import add_ones_column
 from ratecli.solvers.liblinear import fit_liblinear

@@ -13,7 +13,7 @@ from ratecli.errors import FaultError
 from ratecli.models.base import Array
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import label_model, svm
-from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained, Zafar
+from ratecli.solvers.baselines.options import PostShift, Thresholded, Unconstrained, Zafar
 from ratecli.solvers.baselines.svm import ZAFAR_GAP, group_contrasts
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
 from ratecli.solvers.fit_cache import FitCache

@@ -22,7 +22,7 @@ from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import cut_search
-from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained
+from ratecli.solvers.baselines.options import PostShift, Thresholded, Unconstrained
 from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.problem import Problem

@@ -12,7 +12,7 @@ from ratecli.models.composed import ProbabilityThreshold
 from ratecli.models.linear import LinearRegressor, Logistic, Threshold
 from ratecli.models.output_cache import array_digest, take_rows
 from ratecli.solvers.base import Progress, Solution
-from ratecli.solvers.baselines.solvers import Audit, PostShift, Thresholded, Unconstrained
+from ratecli.solvers.baselines.options import Audit, PostShift, Thresholded, Unconstrained
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
 from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.liblinear import ClassificationLoss, fit_liblinear

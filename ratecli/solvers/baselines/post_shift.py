@@ -25,8 +25,8 @@ from ratecli.solvers.baselines.group_hull import (
     cuts_by_group,
     goal_directions,
 )
+from ratecli.solvers.baselines.options import PostShift
 from ratecli.solvers.baselines.pools import pool_groups
-from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.baselines.thresholded import score_rows
 from ratecli.solvers.hull.deterministic import no_single_ending
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RateProgram

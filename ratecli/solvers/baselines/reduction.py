@@ -24,7 +24,7 @@ from ratecli.models.linear import Logistic, Threshold
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import affine_pieces
 from ratecli.solvers.base import Progress, Solution, trace_row
-from ratecli.solvers.baselines.solvers import ExponentiatedGradient
+from ratecli.solvers.baselines.options import ExponentiatedGradient
 from ratecli.solvers.hull.deterministic import best_of_members
 from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.liblinear import to_int32_indices

@@ -14,7 +14,7 @@ from ratecli.models.output_cache import array_digest
 from ratecli.rates.analysis import Goal, affine_pieces
 from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Solution, trace_row
-from ratecli.solvers.baselines.solvers import Zafar
+from ratecli.solvers.baselines.options import Zafar
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
 from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian

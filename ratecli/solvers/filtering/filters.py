@@ -21,7 +21,7 @@ from ratecli.models.output_cache import class_probabilities
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
 from ratecli.models.trees import LEAF
 from ratecli.solvers.base import Progress, Solution, trace_row
-from ratecli.solvers.filtering.solvers import BalancedTree, GuessedGroup
+from ratecli.solvers.filtering.options import BalancedTree, GuessedGroup
 from ratecli.solvers.filtering.target import (
     MIN_SHARE,
     FilterTarget,

@@ -16,7 +16,7 @@ from ratecli.rates.affine import balance, disclosure_bound
 from ratecli.rates.expression import POSITIVE_RATE, Leaf
 from ratecli.rates.matrix import MIN_PROXY_SHARE, RateMatrix, RowKinds
 from ratecli.rates.sample import Mask
-from ratecli.solvers.filtering.solvers import BalancedTree
+from ratecli.solvers.filtering.options import BalancedTree
 from ratecli.solvers.problem import Problem
 
 

@@ -26,7 +26,7 @@ from ratecli.solvers.oracles.plugin import make_oracle, make_oracle_rows
 from ratecli.solvers.problem import ERROR_RATE, Problem, sum_by_goal
 
 if TYPE_CHECKING:
-    from ratecli.solvers.hull.solver import Mixture
+    from ratecli.solvers.hull.options import Mixture
 
 MAX_NEAR = 6
 """Number of classifiers with the smallest costs between which the best single one is sought."""

@@ -33,7 +33,7 @@ from ratecli.solvers.majorize.cutting_plane import CuttingPlane
 from ratecli.solvers.problem import Problem, combine_affine_forms, sum_by_goal
 
 if TYPE_CHECKING:
-    from ratecli.solvers.majorize.solver import Majorize
+    from ratecli.solvers.majorize.options import Majorize
 
 LEVEL_LENGTH = 1000.0
 """Feature of the rows of a level, so long that the regularizer of its weight is negligible."""

@@ -33,7 +33,7 @@ from ratecli.solvers.players.mixtures import SettingResult, best_solution
 from ratecli.solvers.problem import Problem
 
 if TYPE_CHECKING:
-    from ratecli.solvers.players.solver import ThreePlayer
+    from ratecli.solvers.players.options import ThreePlayer
 
 WARM_SHARE = 0.1
 """Share of the trees that are grown before the multipliers of constraints move."""

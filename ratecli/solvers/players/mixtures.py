@@ -30,7 +30,7 @@ from ratecli.solvers.players.game import (
 from ratecli.solvers.problem import Problem, sum_by_goal
 
 if TYPE_CHECKING:
-    from ratecli.solvers.players.solver import ThreePlayer
+    from ratecli.solvers.players.options import ThreePlayer
 
 LINE_POINTS = 33
 """Number of classifiers on a line that are measured on streamed rows."""

@@ -33,7 +33,7 @@ from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.problem import Problem
 
 if TYPE_CHECKING:
-    from ratecli.solvers.players.solver import ThreePlayer
+    from ratecli.solvers.players.options import ThreePlayer
 
 MAX_PAIRS = 10_000
 """Largest number of pairs of rates that are compared, as of 100 groups."""

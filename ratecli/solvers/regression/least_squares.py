@@ -28,7 +28,7 @@ from ratecli.solvers.oracles.choice import LINEAR_MODEL
 from ratecli.solvers.oracles.estimators import fit_named
 from ratecli.solvers.oracles.unseen import Indices, UnseenScores
 from ratecli.solvers.problem import Problem, sum_by_goal
-from ratecli.solvers.regression.solver import LeastSquares
+from ratecli.solvers.regression.options import LeastSquares
 from ratecli.solvers.seldonian.score_models import (
     MAX_DENSE_WEIGHTS,
     WhitenedCoordinates,

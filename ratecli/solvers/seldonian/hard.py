@@ -19,6 +19,7 @@ from ratecli.rates.sample import Mask
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.problem import ERROR_RATE, Problem
+from ratecli.solvers.seldonian.options import Seldonian
 from ratecli.solvers.seldonian.prediction import MeanEstimate, TestPrediction, predict_safety_test
 from ratecli.solvers.seldonian.score_models import DecisionOutputs, ScoreModel
 from ratecli.solvers.seldonian.selection import (
@@ -29,7 +30,6 @@ from ratecli.solvers.seldonian.selection import (
     shortfall_reason,
 )
 from ratecli.solvers.seldonian.soft import candidate_selection, desaturate_point, solve_smooth
-from ratecli.solvers.seldonian.solver import Seldonian
 
 BOUND_ROUNDING = 1e-9
 """Tolerance for the estimate of a goal whose predicted bound is at most 0."""

@@ -16,6 +16,7 @@ from ratecli.models.base import Array, Features
 from ratecli.models.policy import EpisodeReturns, Episodes, SoftmaxPolicy, state_basis
 from ratecli.rates.affine import affine
 from ratecli.solvers.problem import Problem
+from ratecli.solvers.seldonian.options import Seldonian
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.score_models import (
     Design,
@@ -25,7 +26,6 @@ from ratecli.solvers.seldonian.score_models import (
     WhitenedCoordinates,
 )
 from ratecli.solvers.seldonian.selection import CandidateSelection
-from ratecli.solvers.seldonian.solver import Seldonian
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from ratecli.rates.expression import Expression
 from ratecli.rates.rate_function import RateFunction
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.problem import Problem
+from ratecli.solvers.seldonian.options import DEFAULT_PASS_PROBABILITY, PASS_KEY
 from ratecli.solvers.seldonian.score_models import Design, ModelOutputs
-from ratecli.solvers.seldonian.solver import DEFAULT_PASS_PROBABILITY, PASS_KEY
 
 
 @dataclass(frozen=True)

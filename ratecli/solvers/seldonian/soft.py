@@ -18,6 +18,7 @@ from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.gradient_steps import Stepper
 from ratecli.solvers.problem import Problem, sum_by_goal
+from ratecli.solvers.seldonian.options import Seldonian
 from ratecli.solvers.seldonian.policy import policy_selection
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.score_models import (
@@ -38,7 +39,6 @@ from ratecli.solvers.seldonian.selection import (
     minimize_worst_bound,
     shortfall_reason,
 )
-from ratecli.solvers.seldonian.solver import Seldonian
 
 _coordinates_cache = FitCache[WhitenedCoordinates](4)
 """Coordinates around unconstrained models, which sweep points share."""
