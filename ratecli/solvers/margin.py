@@ -73,6 +73,8 @@ MAX_EXTRAPOLATION = 0.6
 """Larger amounts are not judged if the step to them is at most this multiple of the one before."""
 MAX_NOISE_SLOPE = 0.5
 """Maximum change of what the judge adds for noise per unit of tightening."""
+MAX_NOISE_CHANGE = 2.0
+"""Factor by which noise may shrink when constraints are tightened."""
 MAX_CORRECTIONS = 5
 """Maximum number of corrections of amounts that are not judged."""
 ROUNDING = 1e-9
@@ -319,6 +321,10 @@ class _Search:
             by[k] -= max(by[i] + by[j] + both + MAX_SPARE_ROOM, 0.0)
         return by
 
+    def exceeds_limits(self, errors: Array) -> bool:
+        """Whether noise (J,) is larger than what `opposites` allow, whatever the amounts are."""
+        return any(errors[i] + errors[j] + both > MAX_SPARE_ROOM for i, j, both in self.opposites)
+
     @property
     def needs_level(self) -> bool:
         return isinstance(self.judge, NormalJudge) and self.judge.level is not None
@@ -327,7 +333,8 @@ class _Search:
         """Tighten constraints until the judge is satisfied; return all attempts."""
         tried, last, before, step = [first], first, None, 1.0
         low, high = np.full(len(first.by), -np.inf), np.full(len(first.by), np.inf)
-        while len(tried) < MAX_ROUNDS and step >= MIN_STEP and self.is_useful(first):
+        rounds = 1 if self.exceeds_limits(first.errors / MAX_NOISE_CHANGE) else MAX_ROUNDS
+        while len(tried) < rounds and step >= MIN_STEP and self.is_useful(first):
             begins = bool(self.folds) and last is first
             slopes = self._slopes(first, before, last)
             if begins:
@@ -362,23 +369,24 @@ class _Search:
         Standard errors change with the amounts, too: a recall of .92 has a larger one than one of
         .95. Steps back of several pieces leave all of them less room, so that they need more
         together: the amounts are corrected until the judge accepts the prediction. None if it never
-        does, or if the amounts are too far.
+        does, if the amounts are too far, or if the noise of `opposites` exceeds their limits.
         """
         assert isinstance(self.judge, NormalJudge)
-        missing, moved = np.full(len(by), np.inf), last.by - earlier.by
+        upper, missing, moved = last.upper, np.zeros(len(by)), last.by - earlier.by
         noise, changed = np.zeros(len(by)), np.abs(moved) > MAX_SPARE_ROOM
         np.divide(last.errors - earlier.errors, moved, out=noise, where=changed)
-        slopes = slopes - np.clip(noise, -MAX_NOISE_SLOPE, MAX_NOISE_SLOPE)
+        slopes = np.maximum(slopes - np.clip(noise, -MAX_NOISE_SLOPE, MAX_NOISE_SLOPE), MIN_SLOPE)
         for _ in range(MAX_CORRECTIONS):
+            by = self.consistent(by + missing / slopes, upper)
             shifted = replace(self.judge, bias=last.bias - slopes * (by - last.by))
             upper = shifted(*last.judged)
             missing = np.maximum(upper, 0.0)
-            by = self.consistent(by + missing / slopes, upper)
             if missing.max() <= MAX_SPARE_ROOM:
                 break
+        by = self.consistent(by + missing / slopes, upper)
         step = by - last.by
         is_far = (step > MAX_EXTRAPOLATION * np.abs(moved).max()).any()
-        if is_far or missing.max() > MAX_SPARE_ROOM:
+        if is_far or missing.max() > MAX_SPARE_ROOM or self.exceeds_limits(last.errors):
             return None
         most = int(np.abs(moved).argmax())
         gained = (last.objective - earlier.objective) * step[most] / (moved[most] or 1.0)

@@ -27,6 +27,7 @@ from ratecli.rates.affine import disclosure_bound
 from ratecli.rates.analysis import (
     Goal,
     Shape,
+    compare_in_pairs,
     constraint_goal,
     find_two_sided_rate,
     interval,
@@ -415,8 +416,8 @@ def violation_range(goal: Goal) -> tuple[float, float]:
     """Return the range of a constraint's violation over all rates; infinite with `of(...)`."""
     if any(map(references, goal.pieces)):
         return -np.inf, np.inf
-    pieces = tuple(ex.transform(piece, _with_limit) for piece in goal.pieces)
-    shaped = constraint_goal(goal.name, goal.text, pieces, goal.expression)
+    limited = ex.transform(compare_in_pairs(goal.expression), _with_limit)
+    shaped = constraint_goal(goal.name, goal.text, (limited,), goal.expression)
     ranges = [interval(piece) for piece in shaped.pieces]
     return max(low for low, _ in ranges), max(high for _, high in ranges)
 
