@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracles.filters import counted, filtering, kept_shares, lines, people
 from oracles.goals import Rows, Rules, problem_of, run
@@ -344,6 +344,7 @@ def test_relaxed_weights_have_a_nearer_point_but_the_same_imbalance(name, residu
     assert np.linalg.norm(found.nearest - uniform(A)) == pytest.approx(residual, abs=1e-5)
 
 
+@example((8900, 5, 5), 0.0, False)  # an active set of SciPy stops too early
 @given(SIZES, st.just(0.0) | st.floats(0.05, 1.0), st.booleans())
 @settings(max_examples=200, deadline=None)
 def test_weights_are_optimal(size, kept, intersecting):

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import MixtureClassifier
 from ratecli.models.layout import ColumnLayout
@@ -25,10 +23,12 @@ from ratecli.solvers.filtering.options import BalancedTree, GuessedGroup
 from ratecli.solvers.filtering.target import (
     MIN_SHARE,
     FilterTarget,
+    LeastSquaresOptimum,
     SamplingWeights,
     leaf_weights,
     maximize_kept_rows,
     optimal_sampling_weights,
+    solve_least_squares_qp,
 )
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RateProgram
 from ratecli.solvers.hull.mixture import ColumnGeneration
@@ -36,76 +36,6 @@ from ratecli.solvers.oracles.base import FitRows, Oracle, OracleRows, with_thres
 from ratecli.solvers.oracles.estimators import fit_named
 from ratecli.solvers.oracles.plugin import PlugInOracle, make_oracle
 from ratecli.solvers.problem import Problem
-
-QP_TOLERANCE = 1e-11
-"""Relative and absolute tolerance of the interior point method for gap and infeasibility."""
-QP_ZERO = 1e-9
-"""Components smaller than this, relative to the largest, are treated as 0."""
-ACCEPTED_QP_STATUSES = ("Solved", "AlmostSolved", "InsufficientProgress")
-"""Statuses of solutions that are as accurate as double precision allows."""
-
-
-@dataclass(frozen=True)
-class LeastSquaresOptimum:
-    """The x >= 0 that minimizes `|P x - b|^2 / 2` with `C x <= 0` and, if e is given, `e @ x = 1`.
-
-    Attributes
-    ----------
-    x
-        (T,).
-    residual
-        (D,) `P x - b`.
-    prices
-        (M,) multipliers of the inequalities, at least 0.
-    level
-        Multiplier of the equality. A new column (p, c, e) improves the optimum if
-        `residual @ p + prices @ c + level * e` is negative.
-    """
-
-    x: Array
-    residual: Array
-    prices: Array
-    level: float
-
-    @property
-    def distance(self) -> float:
-        """`|P x - b|`."""
-        return float(np.linalg.norm(self.residual))
-
-
-def solve_least_squares_qp(P: Array, b: Array, C: Array, e: Array | None) -> LeastSquaresOptimum:
-    """Solve the program for P (D, T), b (D,), C (M, T) and e (T,) by an interior point method.
-
-    Uses Clarabel (Goulart, Chen 2024).
-
-    Raises
-    ------
-    FaultError
-        E501 if it ends without a solution.
-    """
-    import clarabel
-
-    (D, T), M = P.shape, len(C)
-    size = np.maximum(np.abs(np.vstack([P, C])).max(axis=0, initial=0.0), QP_ZERO)
-    equal = np.zeros((0, T)) if e is None else e[None] / size
-    rows = np.zeros((D + len(equal) + M + T, T + D))
-    rows[:, :T] = np.vstack([P / size, equal, C / size, -np.eye(T)])
-    rows[:D, T:] = -np.eye(D)
-    right = np.concatenate([b, np.ones(len(equal)), np.zeros(M + T)])
-    squares = sparse.csc_matrix(np.diag(np.append(np.zeros(T), np.ones(D))))
-    cones = [clarabel.ZeroConeT(D + len(equal)), clarabel.NonnegativeConeT(M + T)]
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = QP_TOLERANCE
-    program = squares, np.zeros(T + D), sparse.csc_matrix(rows), right, cones
-    solved = clarabel.DefaultSolver(*program, settings).solve()
-    if str(solved.status) not in ACCEPTED_QP_STATUSES:
-        raise FaultError(Diagnostic("E501", f"a quadratic program ended as {solved.status}"))
-    scaled, duals = np.asarray(solved.x)[:T], np.asarray(solved.z)
-    x = np.where(scaled > QP_ZERO * scaled.max(), scaled, 0.0) / size
-    level = float(duals[D]) if len(equal) else 0.0
-    return LeastSquaresOptimum(x, P @ x - b, np.maximum(duals[D + len(equal) :][:M], 0.0), level)
-
 
 THRESHOLD_SHARES = (0.005, 0.01, 0.03, 0.1, 0.3, 0.6)
 """Minimum shares of a leaf for each of which the cheapest threshold is tried."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import linprog, lsq_linear, nnls
+from scipy.optimize import linprog, nnls
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
@@ -136,8 +136,6 @@ def _select_rates(rates: RateMatrix, leaves: list[Leaf], known: Mapping[str, Mas
 
 MIN_SHARE = 1e-12
 """Smaller shares of all rows are treated as rounding errors of 0."""
-SUM_WEIGHT = 1e5
-"""Weight of the condition that shares sum to 1 beside distances: its residual is below 1e-10."""
 
 
 @dataclass(frozen=True)
@@ -202,12 +200,89 @@ def optimal_sampling_weights(
 
 
 def _nearest_on_simplex(offsets: Array, sizes: Array, kept: float) -> Array:
-    """Minimize `|q @ offsets|` over q (L,) with `0 <= q <= sizes / kept` that sum to 1."""
-    most = np.minimum(sizes / kept, 1.0) if kept > 0 else np.ones(len(sizes))
-    most = np.maximum(most, sizes / sizes.sum())  # keeping all rows is always allowed
-    rows, sums = np.vstack([offsets.T, np.full(len(sizes), SUM_WEIGHT)]), np.zeros(offsets.shape[1])
-    found = lsq_linear(rows, np.append(sums, SUM_WEIGHT), (0, most), method="bvls", tol=1e-14)
-    return np.asarray(np.clip(found.x, 0.0, most))
+    """Minimize `|q @ offsets|` over q (L,) with `0 <= q <= sizes / kept` that sum to 1.
+
+    Without a limit, q is proportional to the z >= 0 that minimizes
+    `|z @ offsets|^2 + (sum(z) - 1)^2`.
+    """
+    if kept == 0:
+        rows, ones = np.vstack([offsets.T, np.ones(len(sizes))]), np.zeros(offsets.shape[1] + 1)
+        ones[-1] = 1.0
+        return np.asarray(nnls(rows, ones)[0])
+    # keeping all rows is always allowed
+    most = np.maximum(np.minimum(sizes / kept, 1.0), sizes / sizes.sum())
+    limits, zero = np.eye(len(sizes)) - most[:, None], np.zeros(offsets.shape[1])
+    return solve_least_squares_qp(offsets.T, zero, limits, np.ones(len(sizes))).x
+
+
+QP_TOLERANCE = 1e-11
+"""Relative and absolute tolerance of the interior point method for gap and infeasibility."""
+QP_ZERO = 1e-9
+"""Components smaller than this, relative to the largest, are treated as 0."""
+ACCEPTED_QP_STATUSES = ("Solved", "AlmostSolved", "InsufficientProgress")
+"""Statuses of solutions that are as accurate as double precision allows."""
+
+
+@dataclass(frozen=True)
+class LeastSquaresOptimum:
+    """The x >= 0 that minimizes `|P x - b|^2 / 2` with `C x <= 0` and, if e is given, `e @ x = 1`.
+
+    Attributes
+    ----------
+    x
+        (T,).
+    residual
+        (D,) `P x - b`.
+    prices
+        (M,) multipliers of the inequalities, at least 0.
+    level
+        Multiplier of the equality. A new column (p, c, e) improves the optimum if
+        `residual @ p + prices @ c + level * e` is negative.
+    """
+
+    x: Array
+    residual: Array
+    prices: Array
+    level: float
+
+    @property
+    def distance(self) -> float:
+        """`|P x - b|`."""
+        return float(np.linalg.norm(self.residual))
+
+
+def solve_least_squares_qp(P: Array, b: Array, C: Array, e: Array | None) -> LeastSquaresOptimum:
+    """Solve the program for P (D, T), b (D,), C (M, T) and e (T,) by an interior point method.
+
+    Uses Clarabel (Goulart, Chen 2024).
+
+    Raises
+    ------
+    FaultError
+        E501 if it ends without a solution.
+    """
+    import clarabel
+
+    (D, T), M = P.shape, len(C)
+    size = np.maximum(np.abs(np.vstack([P, C])).max(axis=0, initial=0.0), QP_ZERO)
+    equal = np.zeros((0, T)) if e is None else e[None] / size
+    rows = np.zeros((D + len(equal) + M + T, T + D))
+    rows[:, :T] = np.vstack([P / size, equal, C / size, -np.eye(T)])
+    rows[:D, T:] = -np.eye(D)
+    right = np.concatenate([b, np.ones(len(equal)), np.zeros(M + T)])
+    squares = sparse.csc_matrix(np.diag(np.append(np.zeros(T), np.ones(D))))
+    cones = [clarabel.ZeroConeT(D + len(equal)), clarabel.NonnegativeConeT(M + T)]
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = QP_TOLERANCE
+    program = squares, np.zeros(T + D), sparse.csc_matrix(rows), right, cones
+    solved = clarabel.DefaultSolver(*program, settings).solve()
+    if str(solved.status) not in ACCEPTED_QP_STATUSES:
+        raise FaultError(Diagnostic("E501", f"a quadratic program ended as {solved.status}"))
+    scaled, duals = np.asarray(solved.x)[:T], np.asarray(solved.z)
+    x = np.where(scaled > QP_ZERO * scaled.max(), scaled, 0.0) / size
+    level = float(duals[D]) if len(equal) else 0.0
+    return LeastSquaresOptimum(x, P @ x - b, np.maximum(duals[D + len(equal) :][:M], 0.0), level)
 
 
 def leaf_weights(target: FilterTarget, options: BalancedTree, masses: Array) -> SamplingWeights:
