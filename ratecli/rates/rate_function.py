@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import rel_entr
 
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import ratio_sum
@@ -58,9 +57,11 @@ def _root_mean_square_slopes(x: Floats) -> Floats:
     return np.asarray(x / np.where(size > 0, size, np.inf))
 
 
+@np.errstate(divide="ignore", invalid="ignore")
 def _divergence(x: Floats) -> Floats:
     p, q = x[0], np.clip(x[1], KL_FLOOR, 1 - KL_FLOOR)
-    return np.where((p < 0) | (p > 1), np.nan, rel_entr(p, q) + rel_entr(1 - p, 1 - q))
+    first, second = (np.where(a == 0, 0.0, a * np.log(a / b)) for a, b in ((p, q), (1 - p, 1 - q)))
+    return np.asarray(first + second)
 
 
 def _divergence_slopes(x: Floats) -> Floats:
