@@ -471,7 +471,8 @@ class _Search:
         The noise of the rows cancels to first order, because a fold whose rates are too high by
         chance leaves others that are too low. What remains is the mean excess of models of two
         thirds of the rows, of which a share is expected for all rows (see `BIAS_SHARES`). A mean
-        below 0 counts as 0, except for `opposites`. None if the training fails in a fold.
+        below 0 counts as 0; of `opposites`, it counts as far as no amounts satisfy both otherwise.
+        None if the training fails in a fold.
         """
         decisions, inside = np.zeros(self.problem.rates.sums.shape[1]), list[Array]()
         for fold in self.folds:
@@ -495,10 +496,12 @@ class _Search:
         share = np.full(len(by), BIAS_SHARES[1])
         np.divide(np.abs(excess), noise, out=share, where=noise > 0)
         share = np.clip(SHARE_AT_NONE + SHARE_PER_NOISE * share, *BIAS_SHARES)
-        counts = excess > 0
-        counts[[piece for i, j, _ in self.opposites for piece in (i, j)]] = True
-        bias = np.where(counts, (share - 1) * excess, -excess)
+        bias = np.where(excess > 0, (share - 1) * excess, -excess)
         upper = replace(self.judge, bias=bias)(*judged)
+        for i, j, _ in self.opposites:
+            k = i if excess[i] < 0 else j
+            less = min(max(upper[i] + upper[j], 0.0), share[k] * max(-excess[k], 0.0))
+            bias[k], upper[k] = bias[k] - less, upper[k] - less
         objective = float(np.nan_to_num(self.problem.value_of(decisions), nan=np.inf))
         return Attempt(by, plain, unseen, bias, upper, objective, judged)
 
