@@ -20,7 +20,7 @@ from ratecli.models.policy import EpisodeLayout
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal, Shape, affine_pieces
-from ratecli.rates.functions import Interval
+from ratecli.rates.functions import ROUNDING, Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.rate_function import RateFunction
 from ratecli.rates.sample import Mask, make_read_only
@@ -159,6 +159,19 @@ class Problem:
     def piece_function(self) -> RateFunction:
         """The J pieces as functions of the rates."""
         return self.function(*self.pieces)
+
+    @cached_property
+    def opposites(self) -> list[tuple[int, int, float]]:
+        """Pairs of pieces whose sum is the same for all rates, with this sum.
+
+        They limit a difference from both sides. An excess of one is a lack of the other.
+        """
+        points = np.random.default_rng(0).random((len(self.rates.index()), 3))
+        found = self.piece_function.values(points)
+        change = found - found[:, :1]
+        cancel = np.abs(change[:, None] + change).max(axis=2) < ROUNDING
+        pairs = np.argwhere(np.triu(cancel, 1)).tolist()
+        return [(i, j, float(found[i, 0] + found[j, 0])) for i, j in pairs]
 
     @cached_property
     def _objective(self) -> RateFunction:

@@ -19,9 +19,9 @@ MIN_SHARE = 0.1
 """A refusal proposes to merge groups with a smaller share of the rows."""
 MORE_ROWS = np.geomspace(1.1, 100, 100)
 """Multiples of the rows for which the values of constraints are predicted."""
-FEWEST, MOST = (0.6, 1.3), (0.4, 1.7)
+FEWEST, MOST = (0.6, 1.3, 1.2), (0.4, 1.7, 1.42)
 """With how many more rows a constraint holds: the power of that number by which the bias falls, and
-the multiple of the standard error that another sample needs.
+the multiples of the standard error that another sample needs, the second for two-sided limits.
 """
 SPARE_ERRORS = 1.0
 """By how much a proposed limit is looser than needed here, in what the judge adds for noise.
@@ -94,13 +94,18 @@ def small_group(problem: Problem, attempt: Attempt) -> Iterator[str]:
         yield f"a group that is larger than '{text}' ({sizes[text]} rows)"
 
 
-def _more_rows(attempt: Attempt, power: float, noise: float) -> float:
+def _more_rows(attempt: Attempt, power: float, noise: float, both_noise: float) -> float:
     """Return the smallest multiple of the rows with which an attempt would pass, else infinity.
 
-    Standard errors fall with the root of the number of rows, and are multiplied by `noise`.
+    Standard errors fall with the root of the number of rows, and are multiplied by `noise`. A
+    difference that is limited from both sides may lie in the middle of its limits; its standard
+    error is multiplied by `both_noise`.
     """
     bias = np.maximum(attempt.unseen + attempt.bias - attempt.plain, 0.0)
-    x = MORE_ROWS[:, None]
-    upper = attempt.plain + bias * x**-power + noise * attempt.errors * x**-0.5
+    x, factor = MORE_ROWS[:, None], np.full(len(bias), noise)
+    center = attempt.plain + bias * x**-power
+    for i, j, both in attempt.judged.rows.opposites:
+        center[:, [i, j]], factor[[i, j]] = both / 2, both_noise
+    upper = center + factor * attempt.errors * x**-0.5
     passed = np.flatnonzero(upper.max(axis=1) <= MAX_IGNORED_SHORTFALL)
     return float(MORE_ROWS[passed[0]]) if len(passed) else np.inf

@@ -20,19 +20,18 @@ from ratecli.solvers.hull.infeasible import least_by_ranges
 from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.judges import EXTRA_NOISE, Attempt, NormalJudge, SafetyTestJudge, _deviates
 from ratecli.solvers.majorize.options import Majorize
-from ratecli.solvers.margin import (
-    BIAS_SHARES,
-    SPARE_SHARE,
-    MarginSpec,
-    _best_constant,
-    _folds,
-    _next_step,
-    _Search,
-    solve_with_margin,
-)
+from ratecli.solvers.margin import MarginSpec, solve_with_margin
 from ratecli.solvers.players.options import ThreePlayer
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.options import Seldonian
+from ratecli.solvers.tightening import (
+    BIAS_SHARES,
+    SPARE_SHARE,
+    TighteningSearch,
+    best_constant,
+    folds_of,
+    next_step,
+)
 
 PARITY = Rules({"p": "positive_rate[g=a] <= positive_rate[g=c]", "r": "recall >= 0.7"})
 RATIO_RULE = {"p": "positive_rate[g=a] >= 0.9 * positive_rate[g=c]"}
@@ -73,10 +72,10 @@ class AlwaysPositiveWhereItLearned(Solver):
         return Solution(never, "solved", judged=JudgedRows(given, np.ones(given.X.shape[0])))
 
 
-def search_of(given, solver, level=0.9) -> _Search:
+def search_of(given, solver, level=0.9) -> TighteningSearch:
     rng = np.random.default_rng(0)
     judge = NormalJudge(level)
-    return _Search(solver, given, given, rng, lambda _: None, judge, folds=_folds(given))
+    return TighteningSearch(solver, given, given, rng, lambda _: None, judge, folds=folds_of(given))
 
 
 def test_training_is_repeated_on_two_of_three_folds_and_judged_on_the_third():
@@ -175,7 +174,7 @@ def test_a_refusal_names_a_group_that_is_too_small():
 def test_a_random_constant_decision_is_one_that_a_model_must_beat():
     given = problem(smooth_rows(0), Rules({"p": "0.4 <= positive_rate <= 0.6"}))
     errors = [given.value_of(np.full(len(given.X), chance)) for chance in (0.4, 0.5, 0.6)]
-    assert _best_constant(given, given, NormalJudge()) == pytest.approx(min(errors))
+    assert best_constant(given, given, NormalJudge()) == pytest.approx(min(errors))
 
 
 @pytest.mark.slow
@@ -204,7 +203,7 @@ def test_what_is_easy_is_not_refused():
     given = problem(rows_of_regions(0, 4000), Rules({"r": "min(recall, by=g) >= 0.9"}))
     found = guarded(given, "new_rows", level=0.9)
     assert found.status == "solved"
-    assert given.value(first(found)) < 0.9 * _best_constant(given, given, NormalJudge(0.9))
+    assert given.value(first(found)) < 0.9 * best_constant(given, given, NormalJudge(0.9))
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -467,13 +466,13 @@ def test_a_piece_with_slack_is_tightened_from_its_value():
     judged = JudgedRows(split_problem(0, Rules({})), np.zeros(0))
     missed = Attempt(by, plain, plain, 0 * by, upper, 0.1, judged)
     slopes = np.ones(2)
-    start, target = _next_step(missed, slopes, np.full(2, -np.inf), np.full(2, np.inf))
+    start, target = next_step(missed, slopes, np.full(2, -np.inf), np.full(2, np.inf))
     assert start.tolist() == [0.0, 0.03]
     spare = SPARE_SHARE * 0.034
     assert target == pytest.approx([0.0, 0.034 + spare / 2])
-    _, target = _next_step(missed, slopes, np.full(2, -np.inf), np.full(2, 0.032))
+    _, target = next_step(missed, slopes, np.full(2, -np.inf), np.full(2, 0.032))
     assert target == pytest.approx([0.0, 0.031])  # more is known to be too much
-    _, target = _next_step(missed, slopes, np.full(2, -np.inf), np.zeros(2))  # beside other amounts
+    _, target = next_step(missed, slopes, np.full(2, -np.inf), np.zeros(2))  # beside other amounts
     assert target == pytest.approx([0.0, 0.034 + spare / 2])
 
 
@@ -510,7 +509,7 @@ def test_a_constant_that_leaves_a_rule_undefined_counts_as_in_reports():
     nobody = ratio.value_of(np.zeros(len(ratio.X)))
     assert nobody < ratio.value_of(np.ones(len(ratio.X)))
     for given in (ratio, factor):
-        assert _best_constant(given, given, NormalJudge(0.9)) == nobody
+        assert best_constant(given, given, NormalJudge(0.9)) == nobody
 
 
 @pytest.mark.parametrize(
