@@ -133,7 +133,7 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         return shown
 
     def _sensitive_hints(self, method: str) -> AbstractContextManager[None]:
-        """Say in errors about missing columns how they are passed beside X."""
+        """Add to errors about missing columns how to pass these columns beside X."""
         way = f"{method}(..., {{passed}})"
         if method == "fit":
             way += f", through a pipeline: fit(..., {type(self).__name__.lower()}__{{passed}})"

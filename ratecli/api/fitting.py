@@ -121,9 +121,7 @@ def read_problem(
     FaultError
         E1xx, E2xx, E3xx as for a file, located in what the user wrote.
     """
-    texts = [constraints] if isinstance(constraints, str) else constraints
-    names = texts if isinstance(texts, Mapping) else [f"rule_{k + 1}" for k in range(len(texts))]
-    rules = dict(zip(names, texts.values() if isinstance(texts, Mapping) else texts, strict=True))
+    rules, named = _named_rules(constraints)
     own: dict[str, Any] = {} if holds == "train" else {"holds": holds}
     own |= {} if level is None else {"level": level}
     content = {
@@ -148,14 +146,21 @@ def read_problem(
         ("algorithms", 0, algorithm): f"options of {algorithm}",
         **{("algorithms", 0, algorithm, name): name for name in own},
     }
-    shown = {name: name for name in rules}
-    if names is not texts:
-        shown = rules
-        places |= {("constraints", name): f"constraints[{k}]" for k, name in enumerate(names)}
+    shown = {name: name for name in rules} if named else rules
+    if not named:
+        places |= {("constraints", name): f"constraints[{k}]" for k, name in enumerate(rules)}
     given = {key: value for key, value in content.items() if value is not None}
     reading = _reader(Document.of_data(given, names=places), columns, numeric=numeric)
     case, *others = reading.cases()
     return ReadProblem(reading, case, tuple(others), shown)
+
+
+def _named_rules(constraints: ConstraintSpec) -> tuple[dict[str, Any], bool]:
+    """Return constraints by name, and whether the user named them."""
+    if isinstance(constraints, Mapping):
+        return dict(constraints), True
+    texts = [constraints] if isinstance(constraints, str) else constraints
+    return {f"rule_{k}": text for k, text in enumerate(texts, 1)}, False
 
 
 def _reader(document: Document, columns: SliceColumns, *, numeric: bool) -> ProblemReader:

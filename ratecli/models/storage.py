@@ -30,7 +30,7 @@ STORED_CLASSES: Mapping[str, Any] = {
     for each in vars(module).values()
     if isinstance(each, type) and is_dataclass(each)
 }
-"""The classes of models and of their parts, by name."""
+"""Classes that a stored model may consist of, by name."""
 SCALARS = (bool, float, int, str)
 NamedArrays = Mapping[str, NDArray[Any]]
 ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")

@@ -152,7 +152,7 @@ class Problem:
         return self.rates.measured(self.measurements(decisions))
 
     def function(self, *expressions: ex.Expression) -> RateFunction:
-        """Return expressions as functions of the rates (K,)."""
+        """Compile expressions as functions of the rates (K,)."""
         return RateFunction.of(expressions, self.rates.index())
 
     @cached_property

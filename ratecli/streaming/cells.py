@@ -50,7 +50,7 @@ CELLS_VERSION = 4
 DEVIATION_ROUNDING = 1e-14
 """A standard deviation below this share of the mean is a rounding error of 0."""
 MIN_NUMBER = 1e-150
-"""Squares of smaller numbers may become 0."""
+"""The squares of smaller numbers underflow to 0."""
 
 
 class Grouping(NamedTuple):
@@ -103,7 +103,7 @@ class Grouping(NamedTuple):
 
 
 def _interval_values(cuts: NDArray[np.float64]) -> list[float]:
-    """Return a number for each interval: below the first cut, at it, up to the next, ..."""
+    """Return one number in each cell: below the first cut, each cut, and between or above cuts."""
     if not len(cuts):
         return [0.0]
     middles = cuts[:-1] / 2 + cuts[1:] / 2

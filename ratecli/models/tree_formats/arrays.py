@@ -39,9 +39,9 @@ class Tree(NamedTuple):
 
     @classmethod
     def of_splits(cls, **parts: Any) -> Tree:
-        """Return a tree of S splits, and then the leaves with `values` (L, K).
+        """Return a tree whose nodes are S splits, followed by the leaves with `values` (L, K).
 
-        The other parts are those of the splits; without `set_at` none of them has a set.
+        All other `parts` describe the splits. Without `set_at`, no split is on a set of categories.
         """
         splits, leaves = len(parts["column"]), len(parts["values"])
         parts = {"set_at": np.full(splits, NO_SET), "sets": cls._field_defaults["sets"]} | parts

@@ -132,7 +132,10 @@ def _fit_xgboost(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEns
 def _stopping_rows(
     model: Any, stopping: FitRows | None, weights: str, columns: Callable[..., Any]
 ) -> dict[str, Any]:
-    """Return the arguments of a fit that stops early; `weights` is the name of one of them."""
+    """Return the arguments of `fit` for early stopping, {} if the model does not stop early.
+
+    `weights` is the name of the argument with the weights of the validation rows.
+    """
     if stopping is None or not any(model.get_params().get(key) for key in EARLY_STOPPING):
         return {}
     given = [(columns(stopping.X, stopping.layout), stopping.classes)]
