@@ -10,6 +10,7 @@ from ratecli.config.trials import LimitsSpec
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.plan import UNLIMITED, Task
 from ratecli.ledger.records import TrialResult
+from ratecli.ledger.store import LedgerStore
 from ratecli.runner.executors import Executor, run_tasks
 from ratecli.runner.workers import THREAD_VARIABLES, failure_result
 
@@ -182,10 +183,14 @@ def test_reasons_omit_e501():
     assert failure_result("k", found).reason == "no classifier; E311: no value"
 
 
-def test_equal_tasks_run_once_and_cycles_and_unknown_dependencies_are_refused():
+def test_equal_tasks_run_once_and_cycles_and_unknown_dependencies_are_refused(tmp_path):
     assert list(run(Executor(), [task("a"), task("a")])) == ["a"]
     assert run(Executor("processes"), []) == {}
     with pytest.raises(CycleError):
         run(Executor(), [task("a", needs=("b",)), task("b", needs=("a",))])
-    with pytest.raises(KeyError):
-        run(Executor(), [task("a", needs=("b",))])
+    with (
+        LedgerStore(tmp_path / "trials.sqlite") as stored,
+        Executor().open_pool([]) as pool,
+        pytest.raises(KeyError, match="'b'"),
+    ):
+        run_tasks(pool, [task("a", needs=("b",))], act, pytest.fail, stored.result)

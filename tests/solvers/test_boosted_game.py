@@ -15,6 +15,7 @@ from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.oracles import estimators
 from ratecli.solvers.players import boosting
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
+from ratecli.solvers.players.mixtures import SHRINK_GAP
 from ratecli.solvers.players.options import ThreePlayer, check_boosted_model
 from ratecli.solvers.problem import Problem
 
@@ -68,6 +69,20 @@ def test_constraints_hold_on_judged_rows_or_the_status_says_not(name, scores):
     for each in found.variants.values():
         again = loads(dumps(each))
         np.testing.assert_array_equal(again.decide(given.X), each.decide(given.X))
+
+
+@pytest.mark.parametrize("name", GOALS)
+def test_no_feasible_constant_is_better(name):
+    given = problem(smooth_rows(5), GOALS[name])
+    program = RateProgram.of(given)
+    found = solved(given, model=SMALL, scores="in_sample")
+    decisions = np.stack(
+        [np.zeros(400), np.ones(400), found.variants["stochastic"].decide(given.X)]
+    )
+    rates = np.stack([given.rates.rates(each) for each in decisions], axis=1)
+    cost, missed = program.cost(rates), program.missed(rates)
+    for k in range(2):
+        assert missed[k] > MAX_EXCESS or cost[2] <= cost[k] + SHRINK_GAP
 
 
 @pytest.mark.parametrize("scores", ["in_sample", HELD_OUT])

@@ -488,6 +488,14 @@ def test_boosted_trees_guess_groups_as_their_library(name):
     np.testing.assert_array_equal(again.keep_probability(rows.X), found.keep_probability(rows.X))
 
 
+@pytest.mark.parametrize("name", BOOSTERS)
+def test_boosted_trees_split_leaves(name):
+    pytest.importorskip(name)
+    found, trace = solved(people(3), 0.5, oracle={name: BOOSTERS[name]}, depth=1, calls=3)
+    assert found.proxy.values == 2
+    assert trace[-1]["objective"] < trace[0]["objective"]
+
+
 def test_combination_of_intersecting_groups_is_predicted():
     rows = people(5, n=1200, groups=2)
     rng = np.random.default_rng(1)

@@ -8,6 +8,7 @@ import pytest
 from oracles.goals import Rows, Rules, problem, run, values
 from scipy import sparse, stats
 from scipy.optimize import minimize
+from sklearn.linear_model import LinearRegression
 
 from experiments import measured_values, run_file, write
 from ratecli.errors import FaultError
@@ -166,6 +167,27 @@ def test_other_goals_are_refused(rules, message):
         run(LeastSquares(), posed(rules))
     with pytest.raises(FaultError, match="needs labels that are numbers"):
         run(LeastSquares(), posed(rules, ends=None))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_it_is_no_worse_than_fairlearns_bounded_group_loss():
+    """At the group losses that fairlearn's mixture reaches, the objective is at most its own."""
+    reductions = pytest.importorskip("fairlearn.reductions")
+    given = rows()
+    known = ~np.isnan(given.label)
+    X, y, group = given.X[known], given.label[known], given.group[known].astype(str)
+    bound = reductions.BoundedGroupLoss(reductions.SquareLoss(-100, 100), upper_bound=4.2)
+    options = {"eps": 1e-2, "nu": 1e-3}
+    theirs = reductions.ExponentiatedGradient(LinearRegression(), bound, **options)
+    theirs.fit(X, y, sensitive_features=group)
+    used = theirs.weights_[theirs.weights_ > 0]
+    errors = sum(w * (theirs.predictors_[k].predict(X) - y) ** 2 for k, w in used.items())
+    losses = {g: float(errors[group == g].mean()) for g in "ab"}
+    assert losses["a"] == pytest.approx(4.2, abs=0.01)
+    rules = Rules({g: f"mse[g={g}] <= {loss}" for g, loss in losses.items()}, "mse")
+    found = run(LeastSquares(), posed(rules, Rows(X, y, given.group[known]), l2=0.0))
+    assert found.status == "solved"
+    assert found.trace[0]["objective"] <= errors.mean() + 1e-9
 
 
 @pytest.mark.parametrize("rules", BINDING, ids=lambda each: "; ".join(each.constraints.values()))

@@ -379,6 +379,23 @@ EXACT = {name: FAMILIES[name] for name in ("nothing", "fpr", "four")} | {
 }
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", EXACT)
+def test_milp_and_enumeration_find_the_same_optimum(name, seed):
+    rows = grid_rows(seed, n=24)
+    goals = forms(problem(rows, Rules(EXACT[name])))
+    listed, solved = (problem1.by_enumeration(rows.X, *goals), problem1.by_milp(rows.X, *goals))
+    assert solved == pytest.approx(listed, abs=1e-9)
+
+
+def test_milp_with_its_margin_separates_whatever_a_line_separates():
+    points = np.array([[0, 0], [0, 3], [1, 3], [1, 0], [2, -3], [3, -3], [-3, 2]], dtype=float)
+    for decisions in problem1.dichotomies(points):
+        coefficients = (1 - 2 * decisions)[None, :]
+        constant = np.array([decisions.sum()])
+        assert problem1.by_milp(points, coefficients, constant) == pytest.approx(0, abs=1e-6)
+
+
 def test_lines_make_as_many_dichotomies_as_cover_counted():
     """n^2 - n + 2 for n points of the plane in general position; 2 n on a line."""
     parabola = np.array([[x, x * x] for x in range(-4, 5)], dtype=float)
@@ -415,3 +432,49 @@ def test_majorize_is_close_to_and_never_below_the_exact_optimum(family, intercep
     assert np.mean(random_losses) <= LOST.get(family, 0.05)
     assert len(losses) >= 2
     assert max(losses) <= WRONG.get(family, 3) / 40 + 1e-9
+
+
+def test_three_features_against_the_milp():
+    losses = []
+    for seed in (1, 2, 3, 5, 9, 10, 13):
+        rows = grid_rows(seed, n=24, d=3, reach=2)
+        goals = problem(rows, Rules({"c": "positive_rate <= 0.4", "r": "recall >= 0.6"}))
+        solution, exact = solve(goals), problem1.by_milp(rows.X, *forms(goals))
+        assert np.isfinite(exact)
+        random, hard = (measured(goals, each) for each in solution.variants.values())
+        assert max(random[1:]) <= FEASIBILITY_TOLERANCE
+        # a mixture of classifiers may be better than the best one
+        assert random[0] <= exact + 0.08
+        if (hard[1:] <= 1e-9).all():
+            losses.append(hard[0] - exact)
+    assert len(losses) >= 5
+    assert min(losses) >= -1e-9
+    assert max(losses) <= 2 / 24 + 1e-9
+
+
+SEPARABLE = {
+    "parity": {"p": "positive_rate[g=b] >= 0.9 * positive_rate[g=a]"},
+    "recall and precision": {"r": "recall >= 0.9", "p": "precision >= 0.9"},
+    "coverage": {"c": "positive_rate <= 0.5"},
+    "odds": {"t": "max_gap(tpr, by=g) <= 0.05", "f": "max_gap(fpr, by=g) <= 0.05"},
+    "churn": {"c": "churn <= 0.15"},
+}
+
+
+@pytest.mark.parametrize("family", SEPARABLE)
+def test_separable_rows_are_classified_without_error(family):
+    """Labels of a line that keeps the constraints: Problem 1 has optimum 0, which is attained."""
+    x = np.array([-5, -4, -3, -2, -1, 1, 2, 3, 4, 5], dtype=float)
+    X = np.stack([np.tile(x, 4), np.repeat([-1.0, 0.0, 1.0, 2.0], 10)], axis=1)
+    label = (X[:, 0] > 0).astype(float)
+    deployed = (X[:, 0] > 1).astype(float)
+    group = np.where(np.arange(40) // 10 % 2, "a", "b").astype(object)
+    goals = problem(Rows(X, label, group, deployed=deployed), Rules(SEPARABLE[family]), 1e-3)
+    solution = solve(goals)
+    assert problem1.by_enumeration(X, *forms(goals)) == pytest.approx(0, abs=1e-12)
+    assert solution.status == "solved"
+    for name, variant in solution.variants.items():
+        values = measured(goals, variant)
+        # the ramp's corners are met up to the gap, the sign exactly
+        assert values[0] == pytest.approx(0, abs=Majorize().gap if name == "stochastic" else 1e-9)
+        assert (values[1:] <= FEASIBILITY_TOLERANCE).all()
