@@ -15,6 +15,7 @@ also determines whether high or low values of a metric are better (`direction`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache, reduce
@@ -37,7 +38,7 @@ from ratecli.rates.functions import (
     sign,
 )
 from ratecli.rates.parser import parse_constraint, parse_expression
-from ratecli.rates.syntax import NameNode, NumberLiteral, Operation, SyntaxNode
+from ratecli.rates.syntax import NameNode, NumberLiteral, Operation, Relation, SyntaxNode
 from ratecli.rates.table import (
     BALANCE_METRICS,
     COMPOSITES,
@@ -123,34 +124,50 @@ def direction(
     return _trend(node, numbers).direction
 
 
-def _trend(node: SyntaxNode, numbers: Mapping[str, Interval]) -> _Trend:
+def limit_direction(rule: Relation, name: str, numbers: Mapping[str, Interval]) -> Direction:
+    """Return which values of a sweep name make a constraint stricter.
+
+    HIGH if a classifier that satisfies it satisfies it for smaller values, too; LOW for larger
+    values; FIXED if the name is not in the rule. `numbers` are as in `direction`.
+    """
+    ends = [_trend(each, numbers, name).direction for each in rule.operands]
+    ends = [each.turned() if rule.ops[0] == ">=" else each for each in ends]
+    pairs = (small.and_(large.turned()) for small, large in itertools.pairwise(ends))
+    return reduce(Direction.and_, pairs)
+
+
+def _trend(node: SyntaxNode, numbers: Mapping[str, Interval], rising: str = "") -> _Trend:
+    """Return the trend of a metric, or with `rising`, that of its value in this sweep name."""
     if isinstance(node, NumberLiteral):
         return _Trend(Direction.FIXED, (node.value, node.value))
     if isinstance(node, NameNode):
-        return _trend_of_name(node, numbers)
-    parts = [_trend(each, numbers) for each in node.operands]
+        return _trend_of_name(node, numbers, rising)
+    parts = [_trend(each, numbers, rising) for each in node.operands]
     if node.op == "-":
         parts[-1] = parts[-1].negated()
-    return parts[0] if len(parts) == 1 else _applied(_OPERATORS[node.op], node, parts)
+    return parts[0] if len(parts) == 1 else _applied(_OPERATORS[node.op], node, parts, rising)
 
 
-def _trend_of_name(node: NameNode, numbers: Mapping[str, Interval]) -> _Trend:
+def _trend_of_name(node: NameNode, numbers: Mapping[str, Interval], rising: str) -> _Trend:
     name = canonical_name(node.name)
-    parts = [_trend(each, numbers) for each in node.arguments or ()]
+    parts = [_trend(each, numbers, rising) for each in node.arguments or ()]
     if name in FUNCTIONS and parts:
-        return _applied(FUNCTIONS[name], node, parts)
+        return _applied(FUNCTIONS[name], node, parts, rising)
     if name == "mean" and parts:
         return parts[0]
     if name == OF and parts:
-        return _Trend(Direction.FIXED, parts[-1].range)
+        return parts[-1] if rising else _Trend(Direction.FIXED, parts[-1].range)
+    inside = any(each.direction is not Direction.FIXED for each in parts)
+    in_name = Direction.EITHER if inside else Direction.FIXED
     if name in DIRECTIONS:
-        return _Trend(DIRECTIONS[name], _RANGES.get(name, POSITIVE))
+        return _Trend(in_name if rising else DIRECTIONS[name], _RANGES.get(name, POSITIVE))
     if node.arguments is None and name not in plugins_by_name("metric"):
-        return _Trend(Direction.FIXED, numbers.get(name, POSITIVE))
-    return _Trend(Direction.EITHER, REAL_LINE)
+        own = Direction.HIGH if name == rising else Direction.FIXED
+        return _Trend(own, numbers.get(name, POSITIVE))
+    return _Trend(in_name if rising else Direction.EITHER, REAL_LINE)
 
 
-def _applied(function: Function, node: SyntaxNode, parts: Sequence[_Trend]) -> _Trend:
+def _applied(function: Function, node: SyntaxNode, parts: Sequence[_Trend], rising: str) -> _Trend:
     """Return the trend of a function; low values of a distance from 0 or of `kl` are better.
 
     `mcc ** 2` is no such distance: low values of a difference or of `mean_error` are better.
@@ -169,7 +186,7 @@ def _applied(function: Function, node: SyntaxNode, parts: Sequence[_Trend]) -> _
     ]
     even = function is POWER and ranges[1][0] == ranges[1][1] > 0 == ranges[1][0] % 2
     found = [(one if up > 0 else one.turned()) if up else Direction.EITHER for one, up in moved]
-    distance = even or function.name in {"abs", "rms", "kl"}
+    distance = not rising and (even or function.name in {"abs", "rms", "kl"})
     distance &= function.name == "kl" or any(map(_is_difference, syntax.walk(node)))
     if distance and not all(up for _, up in moved):
         found = [Direction.LOW]

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from ratecli.experiment.entries import solver_class
 from ratecli.ledger import records as rc
 from ratecli.ledger.records import VIOLATION_PREFIX, is_no_better
 from ratecli.ledger.view import NOT_RUN, Ledger
-from ratecli.rates.metrics import goal_names
+from ratecli.rates.functions import Interval
+from ratecli.rates.metrics import Direction, goal_names, limit_direction
+from ratecli.rates.parser import parse_constraint
 from ratecli.rates.table import DISCLOSIVITY
 from ratecli.report import groups as gr
 from ratecli.report import sheet as st
@@ -58,6 +61,8 @@ class Candidate:
         Whether test sets do not contradict that constraints hold in `DEFAULT_LEVEL` of all trials.
     is_tested
         Whether it was put to a safety test; None if no setting was.
+    at
+        The values for which it was trained, if these are not those of the task.
     """
 
     group: gr.SeedGroup
@@ -68,6 +73,7 @@ class Candidate:
     is_kept: bool
     may_hold: bool
     is_tested: bool | None
+    at: str = ""
 
     @classmethod
     def of(
@@ -143,7 +149,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        return self.group.name
+        return f"{self.group.name} at {self.at}" if self.at else self.group.name
 
     @property
     def how_often(self) -> str:
@@ -204,7 +210,7 @@ def answers(ledger: Ledger) -> list[Answer]:
     that is no better than a constant comes after a cheaper one that satisfies the constraints but
     is not confirmed. If there is none, the one whose constraints hold most often counts as best. A
     task is a point of the file's own sweep, together with the values of names used in constraints
-    or the objective.
+    or the objective. Models trained for stricter limits also count.
     """
     return ledger.cached("answers", lambda: _answers(ledger))
 
@@ -220,15 +226,59 @@ def _answers(ledger: Ledger) -> list[Answer]:
         for each, mean in means
         if mean is not None and not math.isnan(mean) and (each.label, each.variant) in mains
     ]
-    found = []
-    for task in tasks:
-        names = _constraints_at(ledger, task)
-        own = [
-            Candidate.of(ledger, each, split, names) for each in groups if _is_at(each.point, task)
+    own = [
+        [
+            Candidate.of(ledger, each, split, _constraints_at(ledger, task))
+            for each in groups
+            if _is_at(each.point, task)
         ]
-        if own:
-            found.append(_answer(ledger, split, task, own))
+        for task in tasks
+    ]
+    directions, found = _limit_directions(ledger), []
+    for task, candidates in zip(tasks, own, strict=True):
+        stricter = [
+            replace(each, at=st.format_point(limits))
+            for other, others in zip(tasks, own, strict=True)
+            if (limits := _stricter_limits(directions, task, other))
+            for each in others
+            if each.is_kept and limits.keys() <= each.group.point.keys()
+        ]
+        if candidates or stricter:
+            found.append(_answer(ledger, split, task, candidates, stricter))
     return found
+
+
+def _limit_directions(ledger: Ledger) -> dict[str, Direction]:
+    """Return which values of a swept name make all constraints stricter.
+
+    Only names that have numbers, and that the objective does not use, are included.
+    """
+    rules = [parse_constraint(text) for text in ledger.constraints.values()]
+    numbers = dict[str, Interval]()
+    for name in set(_task_names(ledger)) - goal_names(str(ledger.experiment.get(OBJECTIVE, ""))):
+        values = (trial.point.get(name) for trial in ledger.algorithms.plan)
+        known = [each for each in values if isinstance(each, int | float)]
+        if known:
+            numbers[name] = min(known), max(known)
+    return {
+        name: reduce(
+            Direction.and_,
+            (limit_direction(each, name, numbers) for each in rules),
+            Direction.FIXED,
+        )
+        for name in numbers
+    }
+
+
+def _stricter_limits(directions: Mapping[str, Direction], task: Task, other: Task) -> Task:
+    """Return the values in which another task differs if all are stricter limits, else none."""
+    changed = {name: value for name, value in other.items() if value != task[name]}
+    for name, limit in changed.items():
+        if not all(isinstance(each, int | float) for each in (limit, task[name])):
+            return {}
+        if directions.get(name) is not (Direction.HIGH if limit > task[name] else Direction.LOW):
+            return {}
+    return changed
 
 
 def _task_names(ledger: Ledger) -> list[str]:
@@ -281,8 +331,20 @@ def unsolved_tasks(ledger: Ledger) -> list[tuple[Task, str]]:
     return [(task, reason) for task, reason in left if reason]
 
 
-def _answer(ledger: Ledger, split: str, task: Task, candidates: Sequence[Candidate]) -> Answer:
-    best = min(candidates, key=lambda each: each.rank)
+def _answer(
+    ledger: Ledger,
+    split: str,
+    task: Task,
+    candidates: Sequence[Candidate],
+    stricter: Sequence[Candidate],
+) -> Answer:
+    own = min(candidates, key=lambda each: each.rank, default=None)
+    others = (  # slightly smaller objectives are rounding errors
+        each
+        for each in stricter
+        if own is None or each.rank[0] < own.rank[0] or not is_no_better(each.value, own.value)
+    )
+    best = min([*([own] if own else []), *others], key=lambda each: each.rank)
     smaller = (
         each for each in candidates if best.is_kept and not is_no_better(each.value, best.value)
     )

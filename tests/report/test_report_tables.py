@@ -309,6 +309,58 @@ def test_a_setting_with_a_model_in_few_trials_comes_after_others():
     assert (row[0], row[-1]) == ("seldom", "✓ 2 of 2 (no model in 1 more)")
 
 
+@pytest.mark.parametrize(
+    ("rule", "objective", "place"),
+    [
+        ("recall >= kappa", "error", 0.8),
+        ("recall <= kappa", "error", 0.6),
+        ("kappa <= recall", "error", 0.8),
+        ("recall >= kappa * precision", "error", 0.8),
+        ("1 - kappa >= fnr", "error", 0.8),
+        ("recall / kappa >= 1", "error", 0.8),
+        ("kappa >= recall", "error", 0.6),
+        ("0.4 >= kappa * recall", "error", 0.8),
+        ("0.4 <= kappa * recall", "error", 0.6),
+        ("-kappa <= recall - fpr <= kappa", "error", 0.6),
+        ("recall - fpr >= -(kappa ** 2)", "error", 0.6),
+        ("max_gap(recall, by=sex) <= 0.1 / kappa", "error", 0.8),
+        ("error <= kappa * of(fit, error)", "error", 0.6),
+        ("abs(recall - kappa) <= 0.1", "error", 0.7),
+        ("recall * (recall - fpr) <= kappa * (recall - fpr)", "error", 0.7),
+        ("f_score(kappa) >= 0.5", "error", 0.7),
+        ("recall >= kappa", "error + kappa", 0.7),
+    ],
+)
+def test_a_model_for_a_stricter_limit_answers_looser_ones(rule, objective, place):
+    """It is the answer if it costs less, or if no model for the looser limit satisfies it."""
+    limits = (0.6, 0.7, 0.8)
+    points = {("fit", (("kappa", k),)): [(0.1 if k == place else 0.3, -0.1)] * 2 for k in limits}
+    borrowed = f"fit at kappa = {place}" if place != 0.7 else "fit"
+    wanted = ["fit" if k == place else borrowed for k in limits]
+    assert [row[1] for row in best(ledger_of(points, rule=rule, objective=objective))] == wanted
+
+
+CHEAP, DEAR = (0.1, -0.1), (0.2, -0.1)
+
+
+@pytest.mark.parametrize(
+    ("trials", "wanted"),
+    [
+        ({0.7: [(), ()], 0.8: [DEAR] * 2}, ["fit at kappa = 0.8", "fit"]),
+        ({0.7: [CHEAP, CHEAP, ()], 0.8: [DEAR] * 3}, ["fit at kappa = 0.8", "fit"]),
+        (
+            {0.7: [(0.2, 0.1)] * 2, 0.8: [(0.1, 0.1)] * 2, 0.9: [(0.4, -0.1)] * 2},
+            ["fit at kappa = 0.9", "fit at kappa = 0.9", "fit"],
+        ),
+        ({0.7: [CHEAP] * 2, 0.8: [DEAR] * 2}, ["fit", "fit"]),
+    ],
+    ids=["no model", "it has more models", "the looser limit is violated", "it costs more"],
+)
+def test_when_a_stricter_limit_is_the_answer(trials, wanted):
+    points = {("fit", (("kappa", k),)): values for k, values in trials.items()}
+    assert [row[1] for row in best(ledger_of(points, rule="recall >= kappa"))] == wanted
+
+
 def test_an_algorithm_that_does_not_sweep_a_limit_belongs_to_each_of_its_values():
     swept = {("fit", (("kappa", k),)): [(0.3, -0.1)] * 2 for k in (0.7, 0.8)}
     ledger = ledger_of({("unconstrained", ()): [(0.1,)] * 2} | swept, rule="recall >= kappa")
