@@ -6,7 +6,9 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.models import composed as mc
 from ratecli.models.base import Classifier
 from ratecli.models.linear import LinearRegressor, Threshold
+from ratecli.models.probabilities import ProbabilityModel, SklearnModel
 from ratecli.models.proxies import ProxyFilter
+from ratecli.models.trees import TreeEnsemble
 
 LIMITS = {
     "json": "linear models, also with thresholds of groups",
@@ -64,9 +66,11 @@ def _in_words(classifier: Classifier) -> str:
             return f"a vote of {len(members)} models"
         case mc.MixtureClassifier(members=members) if is_regression(classifier):
             return f"the mean of {len(members)} regressions"
-        case mc.ProbabilityThreshold(chances=model) | mc.CostSensitiveClassifier(chances=model):
-            return _named(model)
-        case mc.ModelRegressor(values=model):
+        case (
+            mc.ProbabilityThreshold(chances=model)
+            | mc.CostSensitiveClassifier(chances=model)
+            | mc.ModelRegressor(values=model)
+        ):
             return _named(model)
         case LinearRegressor():
             return "a regression whose estimates have limits"
@@ -76,5 +80,11 @@ def _in_words(classifier: Classifier) -> str:
             return RANDOM
 
 
-def _named(model: object) -> str:
-    return f"a {type(getattr(model, 'model', model)).__name__}"
+def _named(model: ProbabilityModel) -> str:
+    match model:
+        case TreeEnsemble():
+            return "trees"
+        case SklearnModel(model=inner):
+            return f"a {type(inner).__name__}"
+        case _:
+            return "a model of labels and groups together"

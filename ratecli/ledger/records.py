@@ -114,6 +114,8 @@ def is_violated(violation: float, limit: float = 0.0, *, undefined: bool = True)
     return violation > limit + CONSTRAINT_TOLERANCE or (undefined and math.isnan(violation))
 
 
+OBJECTIVE = "objective"
+"""The metric that measures the objective."""
 VIOLATION_PREFIX = "violation."
 """Prefix of the metric that measures the violation of the constraint named after it."""
 

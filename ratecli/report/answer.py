@@ -6,7 +6,6 @@ It is a value, a table, and sentences whose text is in `page/answer.j2`.
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -19,12 +18,12 @@ import numpy as np
 from ratecli.config.sweep import has_values, value_identity
 from ratecli.experiment.entries import solver_class
 from ratecli.ledger import records as rc
-from ratecli.ledger.records import VIOLATION_PREFIX, is_no_better
+from ratecli.ledger.records import OBJECTIVE, VIOLATION_PREFIX, is_no_better
 from ratecli.ledger.view import NOT_RUN, Ledger
+from ratecli.rates.analysis import Shape
 from ratecli.rates.functions import Interval
 from ratecli.rates.metrics import Direction, goal_names, limit_direction
 from ratecli.rates.parser import parse_constraint
-from ratecli.rates.table import DISCLOSIVITY
 from ratecli.report import groups as gr
 from ratecli.report import sheet as st
 from ratecli.report.certificates import certified_seeds, confidence_of_tests, is_tested
@@ -32,7 +31,6 @@ from ratecli.report.templates import environment, note
 from ratecli.solvers.margin import DEFAULT_LEVEL
 from ratecli.solvers.registry import all_algorithms
 
-OBJECTIVE = "objective"
 BEST_SPLITS = ("test", "validation", "train")
 """The first of these splits that was measured is used to find the best model."""
 MIN_STATED_SHARE = 0.5
@@ -508,9 +506,12 @@ def _words(ledger: Ledger, total: int) -> dict[str, Any]:
     kept = [answer for answer in found if answer.best.is_kept]
     rows, rules = SPLIT_WORDS.get(split, f"{split} rows"), list(ledger.constraints)
     means = [mean for each in kept if (mean := shown.estimate(each.cost).mean) is not None]
-    entries = json.dumps([ledger.experiment.get("holds"), ledger.experiment.get("algorithms")])
+    entries = [
+        each for entry in ledger.experiment.get("algorithms") or () for each in entry.values()
+    ]
+    holds = {each.get("holds") for each in (ledger.experiment, *entries)}
     # filters know training rows alone
-    able = any(DISCLOSIVITY not in rule for rule in ledger.constraints.values())
+    able = any(ledger.classes.get(name) != Shape.DISCLOSURE for name in rules)
     named = " and ".join(rules) if len(rules) <= MAX_NAMED else f"all {len(rules)} constraints"
 
     def estimate(value: gr.IntervalEstimate) -> str:
@@ -547,7 +548,7 @@ def _words(ledger: Ledger, total: int) -> dict[str, Any]:
         "shown": shown,
         "level": f"{DEFAULT_LEVEL:.0%}",
         "default_level": DEFAULT_LEVEL,
-        "may_hold": able and "new_rows" not in entries,
+        "may_hold": able and "new_rows" not in holds,
         "costs": list(dict.fromkeys(map(st.format_signed, (min(means), max(means)))))
         if means
         else [],

@@ -110,7 +110,7 @@ class ModelCard:
         """Return the card in the style of these macros in `page/`: Markdown or a page."""
         ledger, trial, classifier = self.ledger, self.trial, self.model.classifier
         experiment = ledger.experiment
-        names = goal_names(str(experiment.get("objective", "")), ledger.constraints.values())
+        names = goal_names(str(experiment.get(rc.OBJECTIVE, "")), ledger.constraints.values())
         known = all_algorithms().get(trial.algorithm)
         text = render_template(
             "card.j2",
@@ -233,9 +233,9 @@ class ModelCard:
             if self.trial in each.trials and each.variant == self.model.variant
         )
         metrics = dict(self.trial.metrics)
-        objective = metrics.pop("objective", None)
+        objective = metrics.pop(rc.OBJECTIVE, None)
         if objective is not None and objective not in metrics.values():
-            metrics = {"objective": objective, **metrics}
+            metrics = {rc.OBJECTIVE: objective, **metrics}
         rows = []
         for name in metrics:
             if not name.startswith(rc.VIOLATION_PREFIX):

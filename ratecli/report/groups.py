@@ -90,7 +90,7 @@ class SeedGroup:
     @cached_property
     def constants(self) -> int:
         """Number of models that are no better than the best constant decision on the test set."""
-        values = self.values("test", "objective")
+        values = self.values("test", rc.OBJECTIVE)
         plan = self.ledger.plan
         pairs = ((value, _constant(self.ledger, plan[at])) for at, value in values.items())
         return sum(known is not None and rc.is_no_better(value, known) for value, known in pairs)
@@ -356,8 +356,9 @@ def _results_frame(ledger: Ledger) -> pd.DataFrame:
         rank = {name: k for k, name in enumerate(trial.metrics)}
         names = group_by(rank, trial.metrics.__getitem__)  # values are stored by text
         values = ledger.results[trial.key].values if ledger.is_measured(trial) else ()
-        own = {(v.variant, v.split, name): v.value for v in values
-               for name in names.get(v.metric, ())}  # fmt: skip
+        own = {
+            (v.variant, v.split, name): v.value for v in values for name in names.get(v.metric, ())
+        }
         places = sorted(own, key=lambda place: (place[0], split_rank(place[1]), rank[place[2]]))
         rows += [(at, *place, own[place]) for place in places]
     frame = pd.DataFrame(rows, columns=COLUMNS)

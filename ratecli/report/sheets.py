@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX, is_violated
+from ratecli.ledger.records import FILTER_STAGE_PREFIX, OBJECTIVE, VIOLATION_PREFIX, is_violated
 from ratecli.ledger.view import Ledger
 from ratecli.report import sheet as st
-from ratecli.report.answer import OBJECTIVE, answer_split, answers
+from ratecli.report.answer import answer_split, answers
 from ratecli.report.groups import SeedGroup, SplitMetric, count_satisfied, group_by, seed_groups
 from ratecli.report.templates import note
 

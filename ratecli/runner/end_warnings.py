@@ -17,6 +17,7 @@ from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     EFFECTIVE_ROWS_KEY,
     FILTERS_KEY,
+    OBJECTIVE,
     VIOLATION_PREFIX,
     PlannedTrial,
     TrialResult,
@@ -117,7 +118,7 @@ def _constants(label: str, trials: Sequence[EndedTrial]) -> Iterator[Diagnostic]
         hinge &= linear and options.get("loss") == "hinge"
         undefined |= dict.fromkeys(undefined_constraints(each.planned, each.result))
         constant = each.result.info.get(BEST_CONSTANT_KEY, {}).get("test")
-        value = each.values.get(("test", each.planned.metrics.get("objective", "")))
+        value = each.values.get(("test", each.planned.metrics.get(OBJECTIVE, "")))
         if value is not None and constant is not None:
             pairs.append((value, constant))
     worse = [pair for pair in pairs if is_no_better(*pair)]

@@ -47,7 +47,7 @@ def test_an_exported_pipeline_decides_as_predict_does(cli, rows):
 
 REFUSED = [
     ([trial("ramp"), "--format", "json"], 2, "cannot represent random decisions"),
-    ([trial("mixture"), "--format", "json"], 2, "cannot represent a TreeEnsemble"),
+    ([trial("mixture"), "--format", "json"], 2, "cannot represent trees"),
     (["nothing", "--format", "json"], 4, "error[E405]: 'nothing' does not exist"),
     ([trial("no_model"), "--format", "json"], 4, "has none: trials.csv says why"),
     ([MAJORIZE, "--format", "json", "-o", "no/x.json"], 2, "cannot write to 'no/x.json'"),

@@ -521,8 +521,13 @@ def test_the_answer_in_words():
     assert first.startswith("No setting satisfies parity on new")
     assert same.startswith("kappa = 1, 2: no setting satisfies parity. The closest is")
     assert first.endswith("Set `holds: new_rows` to train for new rows.")
-    first, _ = answer_sentences(ledger_of(hopeless, rule="disclosivity(by=sex) <= kappa"))
+    disclosed = {"goals": [{"name": "parity", "class": "disclosure"}]}
+    first, _ = answer_sentences(
+        replace(ledger_of(hopeless), meta=ledger_of(hopeless).meta | disclosed)
+    )
     assert "holds" not in first  # it has no effect on filters
+    for stated in ({"holds": "new_rows"}, {"algorithms": [{"a": {"holds": "new_rows"}}]}):
+        assert "Set `holds" not in answer_sentences(ledger_of(hopeless, **stated))[0]
     _, *shown = answer_sentences(ledger_of(PAID, objective="error"), most=1)
     assert shown == [more[0], "... 1 more in report.html."]
     assert answer_sentences(ledger_of({("a", ()): [None]})) == ["No trial has results yet."]

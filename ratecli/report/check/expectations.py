@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from ratecli.config.report import CONFIDENCE_INTERVAL, Expectation
 from ratecli.config.sweep import has_values
 from ratecli.errors import Diagnostic
-from ratecli.ledger.records import VIOLATION_PREFIX
+from ratecli.ledger.records import OBJECTIVE, VIOLATION_PREFIX
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report import groups as gr
 from ratecli.report import sheet as st
@@ -110,7 +110,7 @@ def _verdict(entry: Expectation, measured: gr.IntervalEstimate) -> Verdict:
     if not_above and not_below:
         bound = within != CONFIDENCE_INTERVAL or kind in {"at_most", "at_least"}
         return Verdict.HOLDS if bound else Verdict.NOT_CONTRADICTED
-    less_is_better = entry.metric == "objective" or gr.is_failure(entry.metric)
+    less_is_better = entry.metric == OBJECTIVE or gr.is_failure(entry.metric)
     less_is_better |= entry.metric.startswith(VIOLATION_PREFIX)
     better = kind == "paper" and less_is_better and (measured.mean or 0.0) < figure
     return Verdict.BETTER if better else Verdict.DIFFERS

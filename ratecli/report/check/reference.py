@@ -19,14 +19,13 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.ledger.records import PlannedTrial
+from ratecli.ledger.records import OBJECTIVE, PlannedTrial
 from ratecli.ledger.view import Ledger
 from ratecli.report.check.settings import experiment_settings
 from ratecli.report.groups import group_by, trial_values
 
 DIGITS = 9
 """Significant digits: more than any tolerance needs, but few enough to be equal across CPUs."""
-OBJECTIVE = "objective"
 SCALAR_LIST = re.compile(r"\[\n\s*([^\[\]{}]*?)\s*\]")
 """A list of numbers or statuses in indented JSON."""
 

@@ -15,7 +15,7 @@ from ratecli.experiment.prepare import PreparedExperiment, list_missing_files
 from ratecli.experiment.report_facts import dataset_metadata
 from ratecli.files import LEDGER_FILE, atomic_write, shell_command
 from ratecli.ledger.provenance import code_versions
-from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
+from ratecli.ledger.records import FILTER_STAGE_PREFIX, OBJECTIVE, VIOLATION_PREFIX
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.rates.metrics import Direction, direction
@@ -32,7 +32,7 @@ from ratecli.report.sheet import format_point
 
 SEEDS_SUGGESTION = "use the pinned seeds in the file, or pin again"
 FILTER_METRICS_TO_MINIMIZE = tuple(
-    f"{FILTER_STAGE_PREFIX}{name}" for name in (*BALANCE_METRICS, pins.OBJECTIVE)
+    f"{FILTER_STAGE_PREFIX}{name}" for name in (*BALANCE_METRICS, OBJECTIVE)
 )
 """Metrics of the filter before training that should be low; `LEAST_SHARE_METRIC` should be high."""
 
@@ -103,7 +103,7 @@ def _reference_findings(
 
 def _location(experiment: Experiment, found: Finding) -> Loc:
     """Return the place in the file of the constraint, metric or algorithm of a finding."""
-    places: dict[str, Loc] = {pins.OBJECTIVE: (pins.OBJECTIVE,)}
+    places: dict[str, Loc] = {OBJECTIVE: (OBJECTIVE,)}
     places |= {name: ("metrics", name) for name in experiment.metrics}
     places |= {VIOLATION_PREFIX + name: ("constraints", name) for name in experiment.constraints}
     labels = [entry.label for entry in experiment.algorithms]
@@ -213,7 +213,7 @@ def metric_directions(experiment: Experiment) -> Mapping[str, Direction]:
         name: direction(parse_expression(rule), numbers)
         for name, rule in experiment.metrics.items()
     }
-    low = dict.fromkeys((pins.OBJECTIVE, *FILTER_METRICS_TO_MINIMIZE), Direction.LOW)
+    low = dict.fromkeys((OBJECTIVE, *FILTER_METRICS_TO_MINIMIZE), Direction.LOW)
     return found | low | dict.fromkeys((SOLUTION_RATE, LEAST_SHARE_METRIC), Direction.HIGH)
 
 

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from ratecli.config.report import PLOT_TYPES, BasePlot
 from ratecli.files import unique_file_name
-from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial
+from ratecli.ledger.records import OBJECTIVE, VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
 from ratecli.report.groups import results_frame
@@ -75,7 +75,7 @@ def requested_plots(ledger: Ledger) -> list[PlotRequest[Any]]:
     """
     found: list[PlotRequest[Any]] = []
     default = [
-        {"x": VIOLATION_PREFIX + name, "y": "objective", "file": "tradeoff"}
+        {"x": VIOLATION_PREFIX + name, "y": OBJECTIVE, "file": "tradeoff"}
         for name in list(ledger.constraints)[:1]
         if len(results_frame(ledger.algorithms))
     ]

@@ -19,7 +19,7 @@ from scipy.special import stdtrit
 
 from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
 from ratecli.config.report import GuaranteePlot, TradeoffPlot
-from ratecli.ledger.records import VIOLATION_PREFIX
+from ratecli.ledger.records import OBJECTIVE, VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
 from ratecli.rates.metrics import goal_names
 from ratecli.render import terminal_safe
@@ -121,7 +121,7 @@ def axis_labels(ledger: Ledger, axes: PlotAxes, split: str) -> tuple[str, str]:
 def _axis_label(ledger: Ledger, name: str, split: str) -> str:
     rule = (ledger.experiment.get("metrics") or {}).get(name, name)
     label = name if rule == name else f"{name}: {rule}"
-    if name == "objective":
+    if name == OBJECTIVE:
         label = str(ledger.experiment.get(name) or name)
     if name.startswith(VIOLATION_PREFIX):
         label = f"violation of {name.removeprefix(VIOLATION_PREFIX)}"
