@@ -9,8 +9,10 @@ import time
 from contextlib import closing, contextmanager, nullcontext
 
 import pytest
+import typer
 from small import PLAIN, SMALL, TRIALS, command, stored
 
+from ratecli.cli.batch import run_batch
 from ratecli.datasets.sources import loans
 from ratecli.experiment.prepare import prepare
 from ratecli.files import LEDGER_FILE
@@ -283,12 +285,30 @@ def test_an_interrupt_reports_the_stored_trials_of_each(folder, files):
     assert "Traceback" not in err
 
 
-def test_a_time_limit_on_the_command_line(cli, files):
+def test_an_interrupt_after_a_broken_ledger(folder, capsys):
+    found = requests(folder, PLAIN, OTHER)
+    executor = Counting(found[0].folder / LEDGER_FILE, interrupted=True)
+    with pytest.raises(typer.Exit) as ended:
+        run_batch(found, executor, quiet=True)
+    assert ended.value.exit_code == 130
+    err = capsys.readouterr().err
+    assert f"interrupted: {TRIALS} of {TRIALS} trials are stored in {found[1].folder};" in err
+    assert f"stored in {found[0].folder}" not in err
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason", "count"),
+    [
+        (("--timeout", "0.001s"), "took longer than the time limit of 0.001 s", "1 timeout"),
+        (("--memory", "64 MiB"), "of memory, the limit is 64 MiB", "1 error"),
+    ],
+)
+def test_limits_on_the_command_line(cli, files, limit, reason, count):
     one = ("--smoke", "--set", "algorithms=[unconstrained]", "--executor", "serial")
-    answer = cli("run", files[0], *one, "--timeout", "0.001s")
+    answer = cli("run", files[0], *one, *limit)
     assert answer.code == 1
-    assert "seed=0: took longer than the time limit of 0.001 s" in answer.out
-    assert "1 timeout (1 run now)" in answer.out
+    assert reason in answer.out
+    assert f"{count} (1 run now)" in answer.out
 
 
 def test_fresh_deletes_nothing_without_a_cluster(folder, cli, files, monkeypatch):

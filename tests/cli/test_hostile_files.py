@@ -133,6 +133,18 @@ def test_escape_codes_in_names_are_not_printed(folder, cli):
     no_escape_codes(cli, *formats, *others, *lists)
 
 
+def test_escape_codes_and_scripts_in_a_table(folder, cli):
+    rows = "".join(f'{WILD},"=cmd|x",{k % 2},{k % 7}\nb,c,{k % 2},{k % 5}\n' for k in range(60))
+    (folder / "t.csv").write_text(f'"<script>","{WILD}",y,x\n{rows}', encoding="utf-8")
+    init = ("init", "exp.yaml", "--data", "t.csv", "--label", "y", "--group", "<script>")
+    fewer = ("seeds=1", "sweep.limit=[0.8]", "report.plots=[]", "algorithms=[unconstrained]")
+    run = ("run", "exp.yaml", "-j", 1, *(each for text in fewer for each in ("--set", text)))
+    no_escape_codes(cli, init, ("explain", "exp.yaml"), ("plan", "exp.yaml"), run)
+    page = (folder / "results" / "exp" / "report.html").read_text().split("<body")[1]
+    assert "&lt;script&gt;" in page
+    assert "<script>" not in page.replace("<script>\n", "")
+
+
 def test_duplicate_names_in_an_archive(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("f.csv", b"1" * 10)

@@ -23,9 +23,23 @@ from ratecli.solvers.registry import all_algorithms
 HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich", "jinja2"}
 HEAVY |= {"requests"}
 SHOWN = [
-    "loans", "split", "safety.delta", "iterations", "E308", "w402", "recall", "f1", "share",
-    "kl", "max_gap", "disclosivity", "tradeoff", "min_rows", "infeasible", "demographic-parity",
-]  # fmt: skip
+    "loans",
+    "split",
+    "safety.delta",
+    "iterations",
+    "E308",
+    "w402",
+    "recall",
+    "f1",
+    "share",
+    "kl",
+    "max_gap",
+    "disclosivity",
+    "tradeoff",
+    "min_rows",
+    "infeasible",
+    "demographic-parity",
+]
 QUICK = [
     ["--help"],
     ["run", "--help"],

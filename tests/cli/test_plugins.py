@@ -335,8 +335,16 @@ def test_an_algorithm_cannot_change_the_arrays_of_others(folder, cli, jobs):
 @pytest.mark.usefixtures("vandal")
 def test_an_invalid_solution_is_an_error_trial_that_names_the_package(folder, cli):
     what = [
-        "nothing", "nan", "empty", "list", "status", "multiplier", "variant", "reason", "raises",
-    ]  # fmt: skip
+        "nothing",
+        "nan",
+        "empty",
+        "list",
+        "status",
+        "multiplier",
+        "variant",
+        "reason",
+        "raises",
+    ]
     listed = "".join(f"  - vandal: {{as: {each}, returns: {each}}}\n" for each in what)
     text = VALIDATED.replace("  - uncon", f"{listed}  - uncon")
     (folder / "exp.yaml").write_text(text)

@@ -141,15 +141,36 @@ def test_a_goal_without_quotes_is_no_file_name(folder, cli):
     assert not any(folder.iterdir())
 
 
-@pytest.mark.parametrize(("options", "rule", "limits", "algorithm"), [
-    (["--group", "age", "--goal", "equalized-odds 0.1"],
-     "equalized_odds_difference(by=[sex, age]) <= limit", [0.4, 0.2, 0.15, 0.1, 0.05], "mixture"),
-    (["--goal", "equal-opportunity <= 8%"],
-     "equal_opportunity_difference(by=sex) <= limit", [0.32, 0.16, 0.12, 0.08, 0.04], "mixture"),
-    (["--goal", "recall"], "min(recall, by=sex) >= limit", [0.2, 0.6, 0.7, 0.8, 0.9], "mixture"),
-    (["--goal", "fpr 8%"], "max_gap(fpr, by=sex) <= limit", [0.32, 0.16, 0.12, 0.08, 0.04], "mixture"),
-    (["--score", "score"], "demographic_parity_ratio(by=sex) >= limit", None, "post_shift"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "rule", "limits", "algorithm"),
+    [
+        (
+            ["--group", "age", "--goal", "equalized-odds 0.1"],
+            "equalized_odds_difference(by=[sex, age]) <= limit",
+            [0.4, 0.2, 0.15, 0.1, 0.05],
+            "mixture",
+        ),
+        (
+            ["--goal", "equal-opportunity <= 8%"],
+            "equal_opportunity_difference(by=sex) <= limit",
+            [0.32, 0.16, 0.12, 0.08, 0.04],
+            "mixture",
+        ),
+        (
+            ["--goal", "recall"],
+            "min(recall, by=sex) >= limit",
+            [0.2, 0.6, 0.7, 0.8, 0.9],
+            "mixture",
+        ),
+        (
+            ["--goal", "fpr 8%"],
+            "max_gap(fpr, by=sex) <= limit",
+            [0.32, 0.16, 0.12, 0.08, 0.04],
+            "mixture",
+        ),
+        (["--score", "score"], "demographic_parity_ratio(by=sex) >= limit", None, "post_shift"),
+    ],
+)
 @pytest.mark.usefixtures("table")
 def test_goals_groups_and_scores(folder, cli, *, options, rule, limits, algorithm):
     answer = cli(*own("--positive", "yes", *options))
@@ -178,14 +199,27 @@ def test_cuts_beyond_64_bits_can_be_read(folder, cli):
     assert max(experiment.bins["x"]) > 1e307
 
 
-@pytest.mark.parametrize(("options", "rules", "algorithm"), [
-    ("--group sex --goal demographic-parity --goal recall=0.7",
-     ["demographic_parity_ratio(by=sex) >= limit", "min(recall, by=sex) >= 0.7"], "mixture"),
-    ("--group sex --goal selection-rate=30%", ["selection_rate <= limit"], "post_shift"),
-    ("--goal churn=0.1 --goal recall --deployed used", ["churn <= limit", "recall >= 0.8"], "mixture"),
-    ("--goal churn --score score --deployed used --deployed-positive yes", ["churn <= limit"],
-     "post_shift"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "rules", "algorithm"),
+    [
+        (
+            "--group sex --goal demographic-parity --goal recall=0.7",
+            ["demographic_parity_ratio(by=sex) >= limit", "min(recall, by=sex) >= 0.7"],
+            "mixture",
+        ),
+        ("--group sex --goal selection-rate=30%", ["selection_rate <= limit"], "post_shift"),
+        (
+            "--goal churn=0.1 --goal recall --deployed used",
+            ["churn <= limit", "recall >= 0.8"],
+            "mixture",
+        ),
+        (
+            "--goal churn --score score --deployed used --deployed-positive yes",
+            ["churn <= limit"],
+            "post_shift",
+        ),
+    ],
+)
 def test_several_goals_and_those_of_all_rows(table, cli, options, rules, algorithm):
     place = table(lambda row: [*row, ("no", "yes")[row[4] > 6]], [*HEAD, "used"]).parent
     own = ("--data", "t.csv", "--label", "approved", "--positive", "yes", *options.split())
@@ -355,26 +389,35 @@ def number(row):
     return int(row[0][1:])
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda row: [number(row) + 7, *row[1:]], 'left out "id": consecutive row numbers'),
-    (lambda row: [number(row) * 7 % 400, *row[1:]], 'left out "id": a different number'),
-    (lambda row: [*row[:3], number(row) * 7 % 401, *row[4:]],
-     'left out "age": a different number in each row: probably a row ID'),
-    (lambda row: [f"{number(row) % 28 + 1}/06/1999", *row[1:]], 'left out "id": dates'),
-    (lambda row: [("train", "test")[number(row) % 3 == 0], *row[1:]],
-     'split    "id" says which rows to train and to test on'),
-    (lambda row: ["k", *row[1:]], 'left out "id": the same value in all rows'),
-    (lambda row: ["NA", *row[1:]], 'left out "id": empty'),
-    (with_cell("sex", "X", 20), "leaves out groups with fewer than 30 rows: sex = X (20)"),
-    (with_cell("sex", "", 20), "20 rows without a value belong to no group"),
-    (with_cell("approved", "", 20), "20 rows without a label"),
-    (lambda row: [*row[:4], row[-1] == "yes", row[-1]], 'check    "score" alone predicts the'),
-    (lambda row: [*row[:2], row[-1].upper(), *row[3:]], 'check    "job title" alone predicts'),
-    (lambda row: [f"2024-{number(row) // 28 % 12 + 1}-{number(row) % 28 + 1}", *row[1:]],
-     'left out "id": dates: to train with them, add numbers such as a year or an age\n'),
-    (lambda row: [*row[:-1], int(row[-1] == "yes")], '"1" is positive, "0" is negative'),
-    (lambda row: [*row[:-1], row[-1].replace("no", "none")], '"none" is negative'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda row: [number(row) + 7, *row[1:]], 'left out "id": consecutive row numbers'),
+        (lambda row: [number(row) * 7 % 400, *row[1:]], 'left out "id": a different number'),
+        (
+            lambda row: [*row[:3], number(row) * 7 % 401, *row[4:]],
+            'left out "age": a different number in each row: probably a row ID',
+        ),
+        (lambda row: [f"{number(row) % 28 + 1}/06/1999", *row[1:]], 'left out "id": dates'),
+        (
+            lambda row: [("train", "test")[number(row) % 3 == 0], *row[1:]],
+            'split    "id" says which rows to train and to test on',
+        ),
+        (lambda row: ["k", *row[1:]], 'left out "id": the same value in all rows'),
+        (lambda row: ["NA", *row[1:]], 'left out "id": empty'),
+        (with_cell("sex", "X", 20), "leaves out groups with fewer than 30 rows: sex = X (20)"),
+        (with_cell("sex", "", 20), "20 rows without a value belong to no group"),
+        (with_cell("approved", "", 20), "20 rows without a label"),
+        (lambda row: [*row[:4], row[-1] == "yes", row[-1]], 'check    "score" alone predicts the'),
+        (lambda row: [*row[:2], row[-1].upper(), *row[3:]], 'check    "job title" alone predicts'),
+        (
+            lambda row: [f"2024-{number(row) // 28 % 12 + 1}-{number(row) % 28 + 1}", *row[1:]],
+            'left out "id": dates: to train with them, add numbers such as a year or an age\n',
+        ),
+        (lambda row: [*row[:-1], int(row[-1] == "yes")], '"1" is positive, "0" is negative'),
+        (lambda row: [*row[:-1], row[-1].replace("no", "none")], '"none" is negative'),
+    ],
+)
 def test_notes_and_warnings_about_columns(table, cli, change, message):
     table(change)
     is_number = isinstance(change(next(rows()))[-1], int)
