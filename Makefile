@@ -24,7 +24,7 @@ test: $(READY)  ## all tests but the slow reproductions
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-slow: $(READY)  ## reproductions that take minutes
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --hypothesis-profile=search
 
 lint: $(READY)  ## style, types and the layers of packages
 	$(BIN)/ruff check .

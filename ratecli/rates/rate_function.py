@@ -86,7 +86,8 @@ class ArrayFunction(NamedTuple):
 
     `value` maps the arguments (n, ...) at any number of points to values (...), NaN outside the
     function's domain. `slopes` maps them to partial derivatives (n, ...), a subgradient at a kink;
-    they are finite at the points that `near` returns, the nearest ones with finite slopes.
+    they are finite at the points that `near` returns, the nearest ones with finite slopes. Only
+    slopes of a quotient may overflow, next to a denominator of 0.
     """
 
     value: Callable[[Floats], Floats]

@@ -223,7 +223,8 @@ def test_directions_and_slopes_agree_with_values(name, data):
     directions = operation.directions(arguments)
     array = ARRAY_FUNCTIONS[name]
     assert array.value(np.array(point)) == pytest.approx(operation.value(*point))
-    slopes = array.slopes(array.near(np.array(point)))
+    with np.errstate(over="ignore"):  # next to the pole of a quotient
+        slopes = array.slopes(array.near(np.array(point)))
     for k, (low, high) in enumerate(arguments):
         other = data.draw(st.floats(point[k], high)) if high > point[k] else point[k]
         there = plain(*point[:k], other, *point[k + 1 :])
