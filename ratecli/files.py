@@ -72,6 +72,9 @@ LEDGER_FILE = "trials.sqlite"
 RESOLVED_FILE = "resolved.yaml"
 """In a results folder: the experiment with all defaults filled in."""
 
+REPORT_FILE = "report.html"
+"""In a results folder: the report; beside results folders: the page over several experiments."""
+
 FITS_FOLDER = ".fits"
 """Beside results folders: fits that runs share (`solvers.fit_cache`)."""
 

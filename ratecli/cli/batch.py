@@ -13,7 +13,7 @@ import typer
 
 from ratecli.cli.console import EXIT_INTERRUPTED, echo, pluralize, print_diagnostics
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.files import MODELS_FOLDER, shell_command
+from ratecli.files import MODELS_FOLDER, REPORT_FILE, shell_command
 from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
@@ -22,7 +22,7 @@ from ratecli.report.answer import answer_sentences, answers
 from ratecli.report.check.expectations import compare_expectations, warn_unmet_expectations
 from ratecli.report.check.findings import Verdict
 from ratecli.report.groups import SeedGroup, group_by
-from ratecli.report.html import REPORT, write_joined
+from ratecli.report.html import write_joined
 from ratecli.report.sheet import format_point, to_text
 from ratecli.report.sheets import requested_sheets
 from ratecli.report.write import check_report_folder, trials_with_files, write_report
@@ -140,7 +140,7 @@ def _print_results(ends: Sequence[ExperimentEnd], *, quiet: bool, verbose: bool)
         echo(summarize_experiment(ends[0], *ends[0].result), nl=False)
     if several:
         folders = [end.request.folder for end in ends]
-        page = write_joined(folders, folders[0].parent / REPORT)
+        page = write_joined(folders, folders[0].parent / REPORT_FILE)
         if not quiet:
             echo(f"report   {page}")
 
@@ -149,8 +149,8 @@ def _print_failures(outcome: RunOutcome, *, quiet: bool, verbose: bool) -> None:
     """Print trials without a solution if `quiet`, and tracebacks if `verbose`."""
     unsolved = [("no solution", outcome.unsolved), ("not met", outcome.unmet)]
     for what, trials in unsolved if quiet else ():
-        for text in alike_trials(trials)[:MAX_SHOWN_REASONS]:
-            echo(f"{what}: {text}", err=True)
+        for line in reason_lines(what, trials):
+            echo(line, err=True)
     for name, result in outcome.failed if verbose else ():
         echo(f"{name}\n{result.info.get('traceback', result.reason)}", err=True)
 
@@ -172,9 +172,11 @@ def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger
         left_out=end.request.prepared.plan.left_out,
         sheet=requested_sheets(ledger)[0],
         notes=ledger.row_notes,
-        kinds=[(what, alike_trials(trials)) for what, trials in kinds],
+        reasons=[reason_lines(what, trials) for what, trials in kinds],
         answers=answer_sentences(ledger, most=MAX_SHOWN_SENTENCES, reasons=False),
         folder=outcome.folder,
+        report=outcome.folder / REPORT_FILE,
+        models=outcome.folder / MODELS_FOLDER,
         model=_use_of_model(outcome, ledger, kept[-1].best.group) if kept else "",
         task=format_point(kept[-1].task) if len(kept) > 1 else "",
     )
@@ -189,7 +191,7 @@ def summarize_experiments(ends: Sequence[ExperimentEnd]) -> str:
     return _render(
         several=True,
         table=text_table(heads, list(map(_row, ends)), ["trials", "run now"]),
-        kinds=[("failed", alike_trials(failed)), ("no solution", alike_trials(unsolved))],
+        reasons=[reason_lines("failed", failed), reason_lines("no solution", unsolved)],
         experiments=len(ends),
         trials=sum(sum(outcome.counts.values()) for _, outcome in known),
         ran=sum(outcome.ran for _, outcome in known),
@@ -197,9 +199,9 @@ def summarize_experiments(ends: Sequence[ExperimentEnd]) -> str:
 
 
 def _render(**facts: Any) -> str:
-    limits = {"most_rows": MAX_SHOWN_ROWS, "most_reasons": MAX_SHOWN_REASONS}
     template = Path(__file__).with_name("summary.jinja")
-    return render_text(template, facts | limits, {"counted": pluralize, "text": to_text})
+    facts["most_rows"] = MAX_SHOWN_ROWS
+    return render_text(template, facts, {"counted": pluralize, "text": to_text})
 
 
 def _use_of_model(outcome: RunOutcome, ledger: Ledger, group: SeedGroup) -> str:
@@ -218,7 +220,7 @@ def _row(end: ExperimentEnd) -> list[str]:
         return [end.name, str(planned), "", f"stopped{code}", "", ""]
     outcome, ledger = end.result
     counts = [str(sum(outcome.counts.values())), str(outcome.ran), _counts(outcome)]
-    return [end.name, *counts, _expected(ledger), str(end.request.folder / REPORT)]
+    return [end.name, *counts, _expected(ledger), str(end.request.folder / REPORT_FILE)]
 
 
 def _counts(outcome: RunOutcome) -> str:
@@ -232,12 +234,17 @@ def _expected(ledger: Ledger) -> str:
     return f"{sum(judged)} of {len(judged)} hold" if judged else ""
 
 
-def alike_trials(trials: Iterable[tuple[str, TrialResult]]) -> list[str]:
-    """Return the name and the reason of the first of trials that differ only in the seed."""
+def reason_lines(what: str, trials: Iterable[tuple[str, TrialResult]]) -> list[str]:
+    """Return a line for trials that differ only in the seed, with the reason of the first.
+
+    After `MAX_SHOWN_REASONS` lines, one more says how many are left out.
+    """
     found = []
     for alike in group_by(trials, lambda each: each[0].rpartition(" seed=")[0]).values():
         (name, first), *rest = alike
         similar = ", for similar reasons" * any(each.reason != first.reason for _, each in rest)
         others = f" (and {pluralize(len(rest), 'other seed')}{similar})" if rest else ""
-        found.append(f"{name}{others}: {first.reason}")
-    return found
+        found.append(f"{what}: {name}{others}: {first.reason}")
+    left_out = len(found) - MAX_SHOWN_REASONS
+    more = [f"... {left_out} more {what}: see trials.csv"] if left_out > 0 else []
+    return found[:MAX_SHOWN_REASONS] + more

@@ -13,7 +13,7 @@ from typer import Option
 from ratecli.cli import arguments as args
 from ratecli.cli.console import echo, pluralize, print_diagnostics, print_json
 from ratecli.cli.files import FormatOption, OutputFormat
-from ratecli.files import RESULTS_FOLDER
+from ratecli.files import REPORT_FILE, RESULTS_FOLDER
 
 if TYPE_CHECKING:
     from ratecli.experiment.prepare import PreparedExperiment
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 EXIT_CHECK_FAILED = 3
 REFERENCE = RESULTS_FOLDER / "reference"
-JOINED_REPORT = "report.html"
 MAX_ROWS = 40
 
 ReferenceOption: TypeAlias = Annotated[
@@ -62,7 +61,7 @@ def report(files: args.FilesArgument, output: args.OutputOption = RESULTS_FOLDER
         args.collect_errors(stored, report_one)
     finally:
         if len(folders) > 1:
-            echo(write_joined(folders, output / JOINED_REPORT))
+            echo(write_joined(folders, output / REPORT_FILE))
 
 
 def check(

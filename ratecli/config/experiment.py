@@ -18,6 +18,7 @@ from ratecli.config.document import Document
 from ratecli.config.report import Expectation, ReportSpec
 from ratecli.config.sweep import DATASET_AXIS, Sweep, sweep_points
 from ratecli.errors import Diagnostic, FaultError, Loc, unknown_name
+from ratecli.files import REPORT_FILE
 from ratecli.rates.metrics import BUILTIN_NAMES
 from ratecli.rates.table import DEPLOYED
 
@@ -35,7 +36,7 @@ RESULT_COLUMNS = dict.fromkeys(
 )
 RESERVED_RESULT_FILES = {
     "reference": "the folder of pinned numbers",
-    "report.html": "the page over several experiments",
+    REPORT_FILE: "the page over several experiments",
 }
 """Other contents of the results folder; no experiment may have one of these names."""
 

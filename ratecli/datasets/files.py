@@ -227,7 +227,7 @@ def _fetch(
 def _read(file: RemoteFile, location: str, limit: int, progress: DownloadProgress | None) -> bytes:
     """Return what a path or an address holds; raise OSError or ValueError if that fails."""
     content = bytearray()
-    for chunk in _download(location) if "://" in location else [Path(location).read_bytes()]:
+    for chunk in _download(location) if "://" in location else _copy(Path(location)):
         content += chunk
         if len(content) > limit:
             raise ValueError(f"it is over {limit:,} bytes")
@@ -253,6 +253,11 @@ def _store(file: RemoteFile, location: str, content: bytes, path: Path) -> None:
         message = f"'{path}' cannot be written: {error.__cause__ or error}"
         hint = "set RATECLI_DATA to another folder"
         raise FaultError(Diagnostic("E402", message, hint)) from error
+
+
+def _copy(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as opened:
+        yield from iter(lambda: opened.read(CHUNK), b"")
 
 
 def _download(url: str) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from ratecli.config.sweep import has_values, value_identity
 from ratecli.experiment.entries import solver_class
+from ratecli.files import REPORT_FILE
 from ratecli.ledger import records as rc
 from ratecli.ledger.records import OBJECTIVE, VIOLATION_PREFIX, is_no_better
 from ratecli.ledger.view import NOT_RUN, Ledger
@@ -488,7 +489,7 @@ def answer_sentences(
         each.append(f"{points}: {sentence}" if points else sentence)
     if total == 1:
         return each
-    more = [f"... {len(each) - most} more in report.html."] * (len(each) > most)
+    more = [f"... {len(each) - most} more in {REPORT_FILE}."] * (len(each) > most)
     return [" ".join(macros.overview().split()), *each[:most], *more]
 
 

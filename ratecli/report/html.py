@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ratecli.errors import FaultError
-from ratecli.files import LEDGER_FILE, atomic_write
+from ratecli.files import LEDGER_FILE, REPORT_FILE, atomic_write
 from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report import answer, sheets
@@ -88,9 +88,6 @@ def provenance(ledger: Ledger) -> list[tuple[str, str]]:
     return [(name, to_yaml(part)) for name, part in parts.items() if part]
 
 
-REPORT = "report.html"
-
-
 def write_joined(folders: Sequence[Path], place: Path) -> Path:
     """Write a page on the experiments with results in `folders`, in that order; return `place`.
 
@@ -115,8 +112,8 @@ def render_joined(folders: Sequence[Path], place: Path) -> str:
     for folder in dict.fromkeys(folders):
         ledger, error = _read_results(folder)
         link = ""
-        if (folder / REPORT).is_file():
-            relative = os.path.relpath((folder / REPORT).resolve(), place.parent.resolve())
+        if (report := folder / REPORT_FILE).is_file():
+            relative = os.path.relpath(report.resolve(), place.parent.resolve())
             link = quote(Path(relative).as_posix())
         name = str(ledger.experiment.get("name") or folder.name)
         rows.append(_experiment_row(st.SheetCell(name, link=link), ledger, error))

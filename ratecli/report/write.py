@@ -39,7 +39,7 @@ MAX_FOLDER_NAME = 100
 MAX_NAME_PART = 12
 """Number of characters of the key that distinguish trials with equal names."""
 MODEL_SUFFIX = ".npz"
-REPORT_FILES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", "report.html")
+REPORT_FILES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", fs.REPORT_FILE)
 REPORT_FOLDERS = ("tables", "figures", fs.MODELS_FOLDER)
 
 
@@ -130,7 +130,7 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
     for picture in drawn:
         yield f"figures/{picture.name}.svg", picture.svg
         yield f"figures/{picture.name}.png", picture.png
-    yield "report.html", render_report(ledger, drawn)
+    yield fs.REPORT_FILE, render_report(ledger, drawn)
 
 
 def write_models(place: Path, ledger: Ledger, store: LedgerStore) -> int:

@@ -233,12 +233,15 @@ def _read_table(item: DatasetItem, folder: Path, deployed: str | None) -> Table:
 
 
 @lru_cache(maxsize=8)
-def get_streamed_table(
-    data: ExperimentData, progress: RecordProgress | None = None
-) -> StreamedTable:
+def get_streamed_table(data: ExperimentData) -> StreamedTable:
     """Return the table of the only data set, which is streamed."""
+    return _streamed_table(data, None)
+
+
+def _streamed_table(data: ExperimentData, progress: RecordProgress | None) -> StreamedTable:
+    (item,) = data.items
     slices = [name for name, _ in data.slices]
-    return StreamedTable(data.items[0].entry, data.folder, progress, slices, data.deployed)
+    return StreamedTable(item.entry, data.folder, progress, slices, data.deployed)
 
 
 def get_any_table(data: ExperimentData, name: str) -> Table | StreamedTable:
@@ -262,7 +265,7 @@ def check_table(
     own = data.only([name])
     if own.streamed:
         progress = None if written is None else partial(written, name)
-        check_memory(name, get_streamed_table(own, progress), bound)
+        check_memory(name, _streamed_table(own, progress), bound)
     elif LEVEL_COLUMN in get_table(data, name).frame and data.levels > 1:
         message = (
             f"with 'levels' each row gets a column '{LEVEL_COLUMN}', but the table already has one"

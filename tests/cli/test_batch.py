@@ -12,7 +12,7 @@ import pytest
 import typer
 from small import PLAIN, SMALL, TRIALS, command, stored
 
-from ratecli.cli.batch import run_batch
+from ratecli.cli.batch import MAX_SHOWN_REASONS, reason_lines, run_batch
 from ratecli.datasets.sources import loans
 from ratecli.experiment.prepare import prepare
 from ratecli.files import LEDGER_FILE
@@ -116,6 +116,12 @@ def test_one_table_for_all_experiments(folder, cli, files):
     assert answer.err.count("4/4  ") == 2
     again = cli("run", *files, *one)
     assert again.out.splitlines()[-2] == "2 experiments: 8 trials, 0 run now"
+
+
+def test_reasons_that_are_left_out_are_counted():
+    result = TrialResult("k", "failed", reason="why")
+    lines = reason_lines("failed", [(f"{k} seed=0", result) for k in range(MAX_SHOWN_REASONS + 2)])
+    assert lines[-2:] == ["failed: 9 seed=0: why", "... 2 more failed: see trials.csv"]
 
 
 def test_shared_trials_run_once(folder):

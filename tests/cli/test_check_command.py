@@ -240,6 +240,12 @@ def own_results(tmp_path_factory):
             "paired over 5 seeds",
         ),
         (
+            ("iterations: 2", "iterations: 3"),
+            0,
+            "'algorithms.majorize.iterations' changed since the results were pinned: 2 -> 3",
+            "",
+        ),
+        (
             (
                 "majorize: {iterations: 2, randomize: true}",
                 "unconstrained: {as: majorize, loss: logistic}",
@@ -248,6 +254,8 @@ def own_results(tmp_path_factory):
             "'algorithms.majorize.algorithm' changed since the results were pinned: majorize -> ",
             "it is pinned but no longer measured",
         ),
+        ((">= 0.2", ">= 0.1"), 0, "'constraints.some' changed since the results were pinned: ", ""),
+        (("seeds: 5", "seeds: 5\ndescription: x"), 0, "", ""),
         (("people.csv", "more.csv"), 0, "data set 'people' changed since", ""),
     ],
 )
@@ -267,6 +275,17 @@ def test_results_of_changed_settings_are_compared_and_flagged(
     (file,) = json.loads(cli("check", "small.yaml", "--format", "json").out)["files"]
     assert len(file["comparisons"]) >= 8
     assert len(file["notes"]) == answer.err.count("W503")
+
+
+def test_results_on_other_rows_are_compared_and_flagged(folder, cli, own_results):
+    shutil.copytree(own_results, folder, dirs_exist_ok=True)
+    (folder / "people.csv").write_text(own_table(240))
+    assert cli("check", "small.yaml").code == 3  # not run yet
+    assert cli("run", "small.yaml", "-q", "--executor", "serial").code == 0
+    answer = cli("check", "small.yaml")
+    assert answer.code == 0
+    assert answer.err.startswith("warning[W503]: data set 'people' changed since")
+    assert "comparisons with results/reference/small.json" in answer.out
 
 
 @pytest.mark.usefixtures("pinned")

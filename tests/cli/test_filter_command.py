@@ -88,6 +88,24 @@ def test_filter_json_matches_the_predictions(made, cli):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
+def test_samples_of_20_seeds_agree_with_the_report(made, cli):
+    """Disclosivity (by its definition), the number of kept rows and their groups."""
+    calls = (("predict", made / "f", made / "people.csv", "--seed", k) for k in range(20))
+    shown = [read(cli(*call).out) for call in calls]
+    train, first = filter_json(made / "f")["expected"]["train"], shown[0]
+    every = pd.concat(shown).assign(women=lambda rows: rows.sex == "F")
+    shift = every.groupby("value").women.mean() - (first.sex == "F").mean()
+    assert shift.abs().max() == pytest.approx(train["disclosivity"], abs=2.5 / math.sqrt(ROWS))
+    counts = np.array([each.kept.sum() for each in shown])
+    error = math.sqrt((first.chance * (1 - first.chance)).sum() / 20)
+    assert abs(counts.mean() - first.chance.sum()) < 4 * error
+    assert len(set(counts)) > 5
+    women = np.array([(each.sex[each.kept == 1] == "F").mean() for each in shown])
+    gap = abs(women.mean() - train["after"]["shares"]["sex"]["F"])
+    assert gap < 4 * women.std() / math.sqrt(20)
+
+
 def test_new_rows_need_no_group_and_no_label(made, folder, cli):
     new = people(7, 400)
     new.drop(columns=["sex", "skin", "hired"]).to_csv(folder / "new.csv", index=False)

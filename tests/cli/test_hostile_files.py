@@ -136,7 +136,18 @@ def test_escape_codes_in_names_are_not_printed(folder, cli):
 def test_escape_codes_and_scripts_in_a_table(folder, cli):
     rows = "".join(f'{WILD},"=cmd|x",{k % 2},{k % 7}\nb,c,{k % 2},{k % 5}\n' for k in range(60))
     (folder / "t.csv").write_text(f'"<script>","{WILD}",y,x\n{rows}', encoding="utf-8")
-    init = ("init", "exp.yaml", "--data", "t.csv", "--label", "y", "--group", "<script>")
+    init = (
+        "init",
+        "exp.yaml",
+        "--data",
+        "t.csv",
+        "--label",
+        "y",
+        "--group",
+        "<script>",
+        "--group",
+        WILD,
+    )
     fewer = ("seeds=1", "sweep.limit=[0.8]", "report.plots=[]", "algorithms=[unconstrained]")
     run = ("run", "exp.yaml", "-j", 1, *(each for text in fewer for each in ("--set", text)))
     no_escape_codes(cli, init, ("explain", "exp.yaml"), ("plan", "exp.yaml"), run)

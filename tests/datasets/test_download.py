@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import threading
 import zipfile
 from collections import Counter
@@ -192,6 +193,17 @@ def test_public_address_is_used_if_the_mirror_lacks_the_file(
     path.unlink()
     del web.given["/t.csv"]
     assert "404" in refused(toy).message
+
+
+def test_a_file_of_the_mirror_is_not_read_beyond_the_limit(
+    web: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", str(tmp_path))
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "t.csv").touch()
+    os.truncate(tmp_path / "toy" / "t.csv", 2**40)  # more than fits in memory
+    message = refused(source(remote(f"{web.address}/none"))).message
+    assert f"it is over {files.MAX_BYTES:,} bytes" in message
 
 
 def test_request_is_repeated_after_errors_of_the_server(

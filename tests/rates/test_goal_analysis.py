@@ -299,7 +299,6 @@ def at(text: str, rates: np.ndarray):
 
 
 @pytest.mark.parametrize("text", CONVEX)
-@settings(max_examples=8)
 @given(st.lists(UNIT, min_size=8, max_size=8))
 def test_tangents_of_convex_expressions_are_lower_bounds(text, chosen):
     node, index, here = at(text, np.array(chosen[:4]))

@@ -6,10 +6,11 @@ from thinned import one_in
 
 from experiments import faults, people, run_file, write
 from ratecli.experiment.prepare import prepare
-from ratecli.files import LEDGER_FILE
+from ratecli.files import LEDGER_FILE, REPORT_FILE
 from ratecli.ledger.view import Ledger
 from ratecli.report.sheets import tuning_sheet
 from ratecli.report.tables import trials_table
+from ratecli.report.write import write_report
 from ratecli.sampling.rows import load_trial_data
 
 FILE = """
@@ -59,6 +60,9 @@ def test_each_sweep_point_chooses_by_its_own_goal_and_returns_that_model(folder,
     assert dict(zip(shown.kappa, shown.setting, strict=True)) == {
         kappa: f"covariance: {value}" for kappa, value in chosen.items()
     }
+    write_report(folder / "results")
+    pages = [(folder / "results" / name).read_text("utf-8") for name in ("summary.md", REPORT_FILE)]
+    assert all("Tuned parameters" in page for page in pages)
     sheet = tuning_sheet(ledger)
     assert sheet.titles == ("algorithm", "at", "setting", "objective", "violation", "chosen")
     assert [row[-1].text for row in sheet.rows].count("1 of 1") == 2
