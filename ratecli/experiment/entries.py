@@ -278,9 +278,8 @@ def _error(message: str, *inside: str) -> FaultError:
 
 def _default_models(name: str) -> dict[str, Any]:
     """Return the default of each option of an algorithm that names a model."""
-    fields = dataclasses.fields(solver_class(name))  # type: ignore[arg-type]
-    found = {field.name: field.default for field in fields} | dict(all_algorithms()[name].preset)
-    return {key: found[key] for key in MODEL_OPTIONS if key in found}
+    defaults = default_options(name)
+    return {key: defaults[key] for key in MODEL_OPTIONS if key in defaults}
 
 
 def _idle_by_model(name: str, options: Mapping[str, Any]) -> set[str]:

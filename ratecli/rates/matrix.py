@@ -472,3 +472,7 @@ class RowKinds:
         across = (-1,) + (1,) * (yes.ndim - 1)
         sums = self.patterns @ yes + self.matrix.constants.reshape(across)
         return _divide(sums, self.matrix.totals.reshape(across), np.nan)
+
+    def rates_of(self, decisions: Floats) -> Floats:
+        """Return (K, ...) rates of decisions (n, ...)."""
+        return self.rates(np.asarray(self.shares @ decisions))

@@ -22,6 +22,8 @@ if sys.platform != "win32":
 T = TypeVar("T")
 MAX_FOLDER_BYTES = 2**30
 """Size of a folder of fits above which the ones not used for longest are deleted."""
+CACHED_FITS = 8
+"""Number of recent fits that a process caches: sweep points and algorithms share them."""
 SUFFIX = ".fit"
 LOCKS = 64
 _HEADER = struct.Struct("<d")

@@ -259,10 +259,8 @@ def weight_position(table: StreamedTable) -> int | None:
 def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, Encoder]:
     """Return the rows of a table as features, and the encoder fitted on its training rows."""
     sums = cells.count, cells.weight, cells.effective
-    into, coding = (
-        np.arange(len(cells.count), dtype=np.int32),
-        feature_coding(table, Encoder.of([])),
-    )
+    into = np.arange(len(cells.count), dtype=np.int32)
+    coding = feature_coding(table, Encoder.of([]))
     rows = RowStream(table.store, cells.path, into, weight_position(table), coding, *sums)
     encoder, shares = fit_stream_encoder(table, rows[np.flatnonzero(cells.part == "train")])
     return replace(rows, coding=feature_coding(table, encoder, shares)), encoder

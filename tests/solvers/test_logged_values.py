@@ -126,7 +126,7 @@ def test_kinds_of_rows_with_several_factors_give_the_rates(seed):
     assert len(kinds.of) == 5 * 60
     decisions = rng.random((60, 4))
     expected = np.stack([given.rates.rates(each) for each in decisions.T], axis=1)
-    assert kinds.rates(kinds.shares @ decisions) == pytest.approx(expected)
+    assert kinds.rates_of(decisions) == pytest.approx(expected)
     some = np.flatnonzero(rng.random(60) < 0.5)
     part = kinds.on(some)
     assert part.shares.toarray() == pytest.approx(kinds.shares.toarray()[:, some])

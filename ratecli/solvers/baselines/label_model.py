@@ -14,7 +14,7 @@ from ratecli.models.output_cache import array_digest, take_rows
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.baselines.options import Audit, PostShift, Thresholded, Unconstrained
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
-from ratecli.solvers.fit_cache import FitCache
+from ratecli.solvers.fit_cache import CACHED_FITS, FitCache
 from ratecli.solvers.liblinear import ClassificationLoss, fit_liblinear
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import existing_score, is_linear, is_regressor, model_name
@@ -30,8 +30,6 @@ from ratecli.solvers.seldonian.score_models import (
 ModelOptions = Unconstrained | Thresholded | PostShift
 LOGISTIC_TOLERANCE = 1e-4
 MAX_ITERATIONS = 20_000
-CACHED_FITS = 8
-"""Number of recent fits that a process caches: sweep points and algorithms share them."""
 _logistic_cache = FitCache[tuple[Logistic, str]](CACHED_FITS)
 SMALLEST_CHANCE = float(np.finfo(float).eps)
 """A smaller probability of the true label counts as this in a log loss, as in scikit-learn."""

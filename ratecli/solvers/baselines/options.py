@@ -40,6 +40,8 @@ if TYPE_CHECKING:  # numpy is slow to import
 
 
 DEFAULT_FOLDS, DEFAULT_HELD_OUT = 5, 0.5
+SVM_GAP = 1e-5
+"""Duality gap of the plain SVM, relative to the mean hinge loss."""
 ONE_SIDED = "ratecli.solvers.baselines.svm:one_sided_diagnostic"
 """A function of a module that takes long to import."""
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.models.linear import Logistic, Threshold
+from ratecli.solvers.baselines.options import SVM_GAP
 from ratecli.solvers.liblinear import ClassificationLoss
 from ratecli.solvers.problem import Problem
 from ratecli.streaming.blocks import RowBlock
@@ -54,8 +55,6 @@ LOGISTIC_TOLERANCE = 1e-6
 """Predicted relative decrease of the last Newton step for the logistic loss. What is left after
 that step is smaller by orders of magnitude.
 """
-SVM_GAP = 1e-5
-"""Duality gap of the SVM relative to the mean hinge loss."""
 MAX_PASSES = 200
 HINGE_WIDTHS = tuple(4 * 10.0 ** (-k / 2) for k in range(16))
 """Widths of the interval of the margin over which the hinge is rounded, in decreasing order; the

@@ -14,9 +14,9 @@ from ratecli.models.output_cache import array_digest
 from ratecli.rates.analysis import Goal, affine_pieces
 from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Solution, trace_row
-from ratecli.solvers.baselines.options import Zafar
+from ratecli.solvers.baselines.options import SVM_GAP, Zafar
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
-from ratecli.solvers.fit_cache import FitCache
+from ratecli.solvers.fit_cache import CACHED_FITS, FitCache
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, ConvexSolution, RampProblem, StoppingRule
 from ratecli.solvers.problem import Problem, combine_affine_forms, sum_by_goal
@@ -29,12 +29,6 @@ CONTRAST_LENGTH = 100.0
 while other rows have weight 1 / n. Made longer and correspondingly lighter, it is like other rows
 to the SVM, which is then solved 20 times as fast (measured on a9a).
 """
-
-
-SVM_GAP = 1e-5
-"""Duality gap of the plain SVM, relative to the mean hinge loss."""
-CACHED_FITS = 8
-"""Number of recent fits that a process caches: sweep points and algorithms share them."""
 _svm_cache = FitCache[ConvexSolution](CACHED_FITS)
 
 

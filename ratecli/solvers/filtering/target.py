@@ -88,7 +88,7 @@ class FilterTarget:
 
     def mass(self, chances: Array) -> Array:
         """Return the masses (R, ...) of rows with chances (n, ...)."""
-        return self.kinds.rates(np.asarray(self.kinds.shares @ chances))
+        return self.kinds.rates_of(chances)
 
     def values(self, masses: Array) -> tuple[Array, Array]:
         """Return the balanced groups' shares (L, K) in values of masses (L, R), and sizes (L,)."""

@@ -33,6 +33,7 @@ from ratecli.solvers.oracles.model_names import (
     PROBABILITIES_OPTION,
     REGRESSOR_MODULES,
     SCORE_MODEL,
+    ModelKind,
     NamedOptions,
     class_path,
     find_instance,
@@ -57,7 +58,6 @@ MAX_FOLDS, MAX_HELD_OUT = 100, 0.9
 """Limits of `scores`: a model is fitted for each fold, and to the rows that are not held out."""
 CLASS_PATH = re.compile(r"\w+(\.\w+)*:\w+")
 NO_LABELS = "the model is not fitted to the labels"
-ModelKind = Literal["classifier", "regressor"]
 
 
 def _check_names(choice: NamedOptions, known: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -44,6 +44,7 @@ from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.oracles.base import FitRows, as_linear_threshold
 from ratecli.solvers.oracles.model_names import (
     EARLY_STOPPING,
+    ModelKind,
     NamedOptions,
     class_path,
     find_instance,
@@ -220,11 +221,8 @@ def _check_size(entries: int, X: Features) -> None:
         raise ValueError(f"it needs a dense matrix, and {X.shape[0]} x {X.shape[1]} is too large")
 
 
-ModelKind = Literal["classifier", "regressor"]
-
-
 def model_class(name: str, kind: ModelKind | None = None) -> type[BaseEstimator]:
-    """Return the class of a name that `choice.class_path` knows, after a check of its kind.
+    """Return the class of a name that `model_names.class_path` knows, after a check of its kind.
 
     Raises
     ------

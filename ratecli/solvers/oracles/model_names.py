@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from ratecli import plugins
 from ratecli.errors import Diagnostic, InvalidValueError
 
+ModelKind = Literal["classifier", "regressor"]
 PLUGIN_ORACLE = "plugin"
 PROBABILITIES_OPTION = "probabilities"
 EARLY_STOPPING = ("early_stopping_round", "early_stopping_rounds")

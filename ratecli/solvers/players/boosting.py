@@ -87,9 +87,7 @@ class ColumnRows:
 
     def rates(self, decisions: Array) -> Array:
         """Return the rates (K, 1) of decisions (m,)."""
-        kinds = self.kinds
-        yes = np.bincount(kinds.of, kinds.weight * decisions[kinds.row], kinds.count)
-        return kinds.rates(yes.astype(float)[:, None])
+        return self.kinds.rates_of(decisions[:, None])
 
     def dataset(self, start: float, **more: Any) -> Any:
         """Return LightGBM's data set; `start` is the score before the first tree."""

@@ -422,10 +422,10 @@ def solve_least_squares(
         raise FaultError(Diagnostic("E308", message, "set target: number in the data set"))
     if options.model == LINEAR_MODEL:
         return solve_linear(problem, progress)
-    return solve_reduction(options, problem, rng, progress)
+    return solve_by_fits(options, problem, rng, progress)
 
 
-def solve_reduction(
+def solve_by_fits(
     options: LeastSquares, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
     """Return the average of regressors with the least objective that satisfies the constraints.
