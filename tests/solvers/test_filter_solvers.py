@@ -488,6 +488,7 @@ def test_boosted_trees_guess_groups_as_their_library(name):
     np.testing.assert_array_equal(again.keep_probability(rows.X), found.keep_probability(rows.X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOOSTERS)
 def test_boosted_trees_split_leaves(name):
     pytest.importorskip(name)

@@ -169,6 +169,7 @@ def test_other_goals_are_refused(rules, message):
         run(LeastSquares(), posed(rules, ends=None))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_it_is_no_worse_than_fairlearns_bounded_group_loss():
     """At the group losses that fairlearn's mixture reaches, the objective is at most its own."""

@@ -379,6 +379,7 @@ EXACT = {name: FAMILIES[name] for name in ("nothing", "fpr", "four")} | {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", EXACT)
 def test_milp_and_enumeration_find_the_same_optimum(name, seed):
@@ -388,6 +389,7 @@ def test_milp_and_enumeration_find_the_same_optimum(name, seed):
     assert solved == pytest.approx(listed, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_milp_with_its_margin_separates_whatever_a_line_separates():
     points = np.array([[0, 0], [0, 3], [1, 3], [1, 0], [2, -3], [3, -3], [-3, 2]], dtype=float)
     for decisions in problem1.dichotomies(points):
@@ -434,6 +436,7 @@ def test_majorize_is_close_to_and_never_below_the_exact_optimum(family, intercep
     assert max(losses) <= WRONG.get(family, 3) / 40 + 1e-9
 
 
+@pytest.mark.slow
 def test_three_features_against_the_milp():
     losses = []
     for seed in (1, 2, 3, 5, 9, 10, 13):
@@ -461,6 +464,7 @@ SEPARABLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", SEPARABLE)
 def test_separable_rows_are_classified_without_error(family):
     """Labels of a line that keeps the constraints: Problem 1 has optimum 0, which is attained."""
