@@ -45,6 +45,7 @@ def read_catboost(content: bytes, layout: ColumnLayout) -> TreeEnsemble:
         require((len(start) == 1) == (objective != "MultiClass"), "scores of other size")
         stated = model["features_info"]["float_features"]
         columns = integers([each["flat_feature_index"] for each in stated])
+        require((columns >= 0).all(), "a column does not exist")
         # whether missing numbers are above all others
         above = np.array([each.get("nan_value_treatment") == "AsTrue" for each in stated])
         trees = (
