@@ -103,15 +103,16 @@ def _name(check: Check) -> str:
 
 def run_check(check: Check, subject: object) -> CheckResult:
     """Run a check. The first failure counts; an exception fails a check, too."""
-    name, mend = _name(check), check.__doc__ or ""
+    name, mend, reasons = _name(check), check.__doc__ or "", list[str]()
     try:
-        reasons = list(check(subject))
+        for reason in check(subject):  # keeps those before an exception
+            reasons.append(reason)
     except CheckSkippedError as error:
         return CheckResult(name, "skipped", str(error))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  plugins may raise anything
-        reasons = [exception_line(error)]
+        reasons.append(exception_line(error))
     if not reasons:
         return CheckResult(name, "ok")
     failures = [reason for reason in reasons if not isinstance(reason, Caution)]

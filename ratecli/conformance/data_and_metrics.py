@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +60,8 @@ class SourceSubject:
         options = {"preparation": preparation, **self.options, **changed}
         sums = source_checksums(self.source)
         raw = Raw(paths=dict(self.paths), options=options, digest=json_sha256(options), files=sums)
-        table = import_function(self.source.preparations[preparation])(raw)
+        with redirect_stdout(io.StringIO()):  # a report on standard output must stay valid JSON
+            table = import_function(self.source.preparations[preparation])(raw)
         if not isinstance(table, Table):
             raise TypeError(f"'{preparation}' returns {type(table).__name__}, not a Table")
         if table.digest != raw.digest:
@@ -110,7 +114,7 @@ def can_be_read(data: SourceSubject) -> Iterator[str]:
 def has_valid_columns(data: SourceSubject) -> Iterator[str]:
     """See Table of ratecli.datasets.table."""
     for preparation, table in data.tables.items():
-        for reason in (*_column_errors(data.source, table), *_feature_errors(table)):
+        for reason in chain(_column_errors(data.source, table), _feature_errors(table)):
             yield f"preparation '{preparation}': {reason}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -80,20 +81,30 @@ def test_without_the_files_other_checks_are_skipped(mirror):
 
 
 @pytest.mark.parametrize(
-    ("change", "check"),
+    ("change", "check", "reason"),
     [
-        ({"notes": " "}, "is declared"),
-        ({"options": {"size": Option(1, 1, 9)}}, "is declared"),
-        ({"files": (replace(FILE, sha256=""),)}, "can be fetched"),
-        ({"files": (replace(FILE, size=0),)}, "can be fetched"),
-        ({"rows": 91}, "can be read"),
-        ({"preparations": {"plain": "nowhere_at_all:prepare"}}, "can be read"),
-        ({"sensitive": ("sex",)}, "has valid columns"),
-        ({"numbers": {"plain": (0.0, 1.0)}}, "has labels"),
+        ({"notes": " "}, "is declared", "'notes' is empty"),
+        ({"options": {"size": Option(1, 1, 9)}}, "is declared", "cannot set the option 'size'"),
+        ({"files": (replace(FILE, sha256=""),)}, "can be fetched", "E403"),
+        ({"files": (replace(FILE, size=0, sha256=""),)}, "can be fetched", "has no size"),
+        ({"rows": 91}, "can be read", "it has 90 rows, but `rows` is 91"),
+        ({"preparations": {"plain": "nowhere_at_all:prepare"}}, "can be read", "nowhere_at_all"),
+        ({"sensitive": ("sex",)}, "has valid columns", "'sex'"),
+        ({"numbers": {"plain": (0.0, 1.0)}}, "has labels", "not (0.0, 1.0)"),
     ],
 )
-def test_wrong_declarations_fail(change, check):
-    assert check in failing(replace(PEOPLE, **change))
+def test_wrong_declarations_fail(change, check, reason):
+    assert reason in failing(replace(PEOPLE, **change))[check]
+
+
+def test_what_a_source_prints_is_kept_from_reports(monkeypatch, capsys):
+    def prepared(raw):
+        sys.stdout.write("reading")
+        return table(raw)
+
+    monkeypatch.setitem(globals(), "prepare", prepared)
+    check_dataset(PEOPLE, offline=True).require()
+    assert capsys.readouterr().out == ""
 
 
 def _with(**changes):
@@ -115,30 +126,34 @@ def _noise(raw):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "check"),
+    ("wrong", "check", "reason"),
     [
-        (_with(digest="mine"), "can be read"),
-        (lambda raw: table(raw).frame, "can be read"),
-        (_with(label=np.ones(3)), "can be read"),
-        (_with(label=np.full(90, 2.0)), "has labels"),
-        (_with(label=np.ones(90)), "has labels"),
-        (_with(label=np.zeros(90, dtype=int)), "has labels"),
-        (_with(label_range=(0.0, 1.0)), "has labels"),
-        (_with(features=("age", "paid")), "has valid columns"),
-        (_with(features=("age", "height")), "has valid columns"),
-        (_with(part=np.full(90, "holdout")), "has valid columns"),
-        (_with(weight=np.zeros(90)), "has valid columns"),
-        (_frame(lambda f: f.set_index(f.index + 1)), "has valid columns"),
-        (_frame(lambda f: f.assign(town=[b"x"] * 90)), "has valid columns"),
-        (_frame(lambda f: f.assign(age=np.inf)), "has valid columns"),
-        (_with(features=(), matrix=np.full((90, 2), np.inf)), "has valid columns"),
-        (_frame(lambda f: f.assign(town="old")), "has groups"),
-        (_noise, "is reproducible"),
+        (_with(digest="mine"), "can be read", "does not pass on the digest"),
+        (lambda raw: table(raw).frame, "can be read", "returns DataFrame, not a Table"),
+        (_with(label=np.ones(3)), "can be read", "'label' has 3 rows"),
+        (_with(label=np.full(90, 2.0)), "has labels", "is 2 to 2, not 0 or 1"),
+        (_with(label=np.ones(90)), "has labels", "only one class"),
+        (_with(label=np.zeros(90, dtype=int)), "has labels", "int64, not float64"),
+        (_with(label_range=(0.0, 1.0)), "has labels", "the range (0.0, 1.0), not None"),
+        (_with(features=("age", "paid")), "has valid columns", "'paid' is the label"),
+        (_with(features=("age", "height")), "has valid columns", "there is no column 'height'"),
+        (_with(part=np.full(90, "holdout")), "has valid columns", "'part' has other values"),
+        (_with(weight=np.zeros(90)), "has valid columns", "not all positive numbers"),
+        (_frame(lambda f: f.set_index(f.index + 1)), "has valid columns", "not numbered from 0"),
+        (_frame(lambda f: f.assign(town=[b"x"] * 90)), "has valid columns", "'town' mixes text"),
+        (_frame(lambda f: f.assign(age=np.inf)), "has valid columns", "infinite numbers"),
+        (
+            _with(features=(), matrix=np.full((90, 2), np.inf)),
+            "has valid columns",
+            "not all of them are finite",
+        ),
+        (_frame(lambda f: f.assign(town="old")), "has groups", "'town' has only one value"),
+        (_noise, "is reproducible", "a second call returns other rows"),
     ],
 )
-def test_wrong_tables_fail(wrong, check, monkeypatch):
+def test_wrong_tables_fail(wrong, check, reason, monkeypatch):
     monkeypatch.setitem(globals(), "prepare", wrong)
-    assert check in failing(PEOPLE)
+    assert reason in failing(PEOPLE)[check]
 
 
 def test_a_seed_without_effect_fails():
