@@ -281,11 +281,16 @@ def read_numbers(
     role: str = "column",
     ends: tuple[float, float] = (-math.inf, math.inf),
     *,
+    wanted: str = "",
     code: str = "E406",
     hint: str = "correct such rows, or drop them",
+    text_hint: str = "numbers are needed: name another column",
     empty: bool = False,
 ) -> NDArray[np.float64]:
     """Return the numbers of a column in a `role`, such as "label column"; NaN where missing.
+
+    `wanted` describes the numbers between the `ends` in other words, `hint` and `text_hint` say
+    how to mend other numbers and text.
 
     Raises
     ------
@@ -297,25 +302,36 @@ def read_numbers(
     if is_text(column):
         shown = next(iter(column.dropna()), "")
         message = f"{role} '{name}' holds text, such as '{shown}'"
-        raise FaultError(Diagnostic("E411", message, "numbers are needed: name another column"))
+        raise FaultError(Diagnostic("E411", message, text_hint))
     values = as_float_array(column)
     right = np.isfinite(values) & (values >= low) & (values <= high) | (empty & np.isnan(values))
     wrong = CellCounts.of(~right)
     if wrong.many:
         first, row = values[wrong.first], column.index[wrong.first] + 1
         shown = "no number" if np.isnan(first) else f"{first:g}"
-        limit = f", which is not between {low:g} and {high:g}" if np.isfinite(ends).any() else ""
-        message = (
-            f"{role} '{name}' has {shown} in row {row}{limit} ({wrong.many} such rows in total)"
-        )
+        if np.isfinite(ends).any():
+            shown_range = wanted or f"between {low:g} and {high:g}"
+            row = f"{row}, which is not {shown_range}"
+        message = f"{role} '{name}' has {shown} in row {row} ({wrong.many} such rows in total)"
         raise FaultError(Diagnostic(code, message, hint))
     return values
 
 
 def read_number_label(column: pd.Series, ends: tuple[float, float]) -> NDArray[np.float64]:
     """Return the numbers of a label in a range, NaN where missing; E411 for text, else E406."""
-    hint = "correct the rows, or widen 'label_range', which a guarantee needs; else use other units"
-    return read_numbers(column, "label column", within_max(ends), hint=hint, empty=True)
+    with errors_at("label"):
+        read_numbers(
+            column,
+            "label column",
+            (-MAX_NUMBER, MAX_NUMBER),
+            wanted=f"at most {MAX_NUMBER:g} in size",
+            hint="use other units, or correct the rows",
+            text_hint="'target: number' needs numbers; leave 'target' out for two classes",
+            empty=True,
+        )
+    hint = "a guarantee needs the range of all labels: widen 'label_range', or correct the rows"
+    with errors_at("label_range"):
+        return read_numbers(column, "label column", within_max(ends), hint=hint, empty=True)
 
 
 def value_key(value: Any) -> str:

@@ -301,8 +301,7 @@ def _load_own(entry: DatasetSpec, files: EntryFiles, deployed: str | None) -> Ta
     check_columns(entry, features, facts, len(frame))
     label_range, label = registry.label_range(entry), np.full(len(frame), np.nan)
     if entry.label is not None and label_range is not None:
-        with errors_at("label" if entry.label_range is None else "label_range"):
-            label = read_number_label(frame[entry.label], label_range)
+        label = read_number_label(frame[entry.label], label_range)
     elif entry.label is not None:
         label = read_label(frame[entry.label], entry.label, entry.positive)
     if entry.logged is not None and entry.logged.episode:
@@ -386,9 +385,14 @@ def feature_error(
 
 @errors_at("weight")
 def _read_weight(column: pd.Series) -> NDArray[np.float64]:
-    positive = (sys.float_info.min, sys.float_info.max)
-    hint = "drop such rows, or give them a small weight"
-    weight = read_numbers(column, "weight column", positive, code="E411", hint=hint)
+    weight = read_numbers(
+        column,
+        "weight column",
+        (sys.float_info.min, sys.float_info.max),
+        wanted="a positive number",
+        code="E411",
+        hint="drop such rows, or give them a small weight",
+    )
     try:
         relative_weights(weight)  # the total over all data sets is checked when they are stacked
     except ValueError as error:

@@ -75,7 +75,8 @@ def check_logged(frame: pd.DataFrame, columns: LoggedSpec) -> None:
         with errors_at("propensity"):
             hint = "it is the chance that action 1 is taken; drop rows where it is almost 0 or 1"
             ends = (MIN_PROPENSITY, 1 - MIN_PROPENSITY)
-            read_numbers(frame[columns.propensity][logged], ends=ends, hint=hint)
+            wanted = f"between {MIN_PROPENSITY:g} and 1 - {MIN_PROPENSITY:g}"
+            read_numbers(frame[columns.propensity][logged], ends=ends, wanted=wanted, hint=hint)
     for name, ends in columns.ranges.items():
         read_outcome(frame[name][logged], ends)
 
@@ -186,9 +187,9 @@ def _actions(frame: pd.DataFrame, name: str) -> tuple[NDArray[np.intp], tuple[st
 
 @errors_at("propensity")
 def _chances(frame: pd.DataFrame, columns: LoggedSpec) -> NDArray[np.float64]:
-    ends = (sys.float_info.min, 1.0)
+    ends, wanted = (sys.float_info.min, 1.0), "above 0 and at most 1"
     hint = "it is the chance of the action that was taken"
-    return read_numbers(frame[columns.propensity], ends=ends, hint=hint)
+    return read_numbers(frame[columns.propensity], ends=ends, wanted=wanted, hint=hint)
 
 
 def _state(column: pd.Series) -> pd.DataFrame:

@@ -168,7 +168,7 @@ NUMBERS_AND_A_WORD = rows("x,y", *(f"{i / 7},{i % 2}" for i in range(50)), "12O,
             rows("x,y", "0,1", "0,1e300"),
             NUMBER,
             "E406",
-            "1e+300 in row 2, which is not between -1e+100 and",
+            "1e+300 in row 2, which is not at most 1e+100 in size (1",
         ),
         (rows("x,y", "0,1", "0,two"), NUMBER, "E411", "holds text, such as '1'"),
         # features
@@ -182,7 +182,10 @@ NUMBERS_AND_A_WORD = rows("x,y", *(f"{i / 7},{i % 2}" for i in range(50)), "12O,
         # weights
         (GOOD, {"weight": "sex"}, "E411", "sex"),
         (GOOD, {"label": "age", "weight": "age"}, "E411", "cannot be both label and weight"),
-        *((f"x,w\n1,2\n1,{w}\n", {"weight": "w"}, "E411", "row 2") for w in ("0", "-1", "", "inf")),
+        *(
+            (f"x,w\n1,2\n1,{w}\n", {"weight": "w"}, "E411", "row 2, which is not a positive number")
+            for w in ("0", "-1", "", "inf")
+        ),
         ("x,w\n1,1e-300\n1,1e300\n", {"weight": "w"}, "E411", "ranges from 1e-300 to 1e+300: the"),
     ],
 )
@@ -191,6 +194,21 @@ def test_invalid_tables_are_refused(
 ):
     found = fault(base, text, **options)
     assert (found.code, said in found.message) == (code, True), found.message
+
+
+@pytest.mark.parametrize(
+    ("cells", "key", "hint"),
+    [
+        ("1 9", "label_range", "widen 'label_range'"),
+        ("1 1e300", "label", "use other units"),
+        ("1 two", "label", "leave 'target' out for two classes"),
+    ],
+)
+def test_errors_of_numeric_labels_are_located_at_what_to_change(base: Path, cells, key, hint):
+    found = fault(
+        base, rows("x,y", *(f"0,{y}" for y in cells.split())), **NUMBER, label_range=[0, 4]
+    )
+    assert (found.loc[-1], hint in str(found.help)) == (key, True)
 
 
 @pytest.mark.parametrize("separator", ["|", ":", "\\", "'", "x", "\x1f"])

@@ -178,7 +178,7 @@ def test_rows_of_an_episode_may_come_in_any_order():
     ("change", "message"),
     [
         ({"step": 0}, "are not consecutive whole numbers"),
-        ({"chance": 0.0}, "has 0 in row"),
+        ({"chance": 0.0}, "has 0 in row 1, which is not above 0 and at most 1"),
         ({"reward": 3.0}, "which is not between -1 and 2"),
         ({"action": 1}, "has one action only"),
         ({"cost": "high"}, "column 'cost' holds text"),
