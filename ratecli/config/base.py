@@ -288,6 +288,11 @@ def matching(pattern: re.Pattern[str]) -> dict[str, Any]:
     return {"type": "string", "pattern": f"^{pattern.pattern}$"}
 
 
+def above_zero_or(pattern: re.Pattern[str]) -> Any:
+    """Return the type, in JSON schemas, of numbers above 0 and of texts that match a pattern."""
+    return Annotated[float, Field(gt=0)] | Annotated[str, WithJsonSchema(matching(pattern))]
+
+
 def as_tuple(value: object) -> object:
     """Return a single text as a list of it, anything else unchanged."""
     return (value,) if isinstance(value, str) else value

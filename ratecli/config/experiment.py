@@ -94,8 +94,9 @@ Bins = Annotated[
     BeforeValidator(_validate_bins, json_schema_input_type=Annotated[list[float], MinLen(1)]),
     MaxLen(MAX_BINS),
 ]
+PenaltyInput = base.above_zero_or(PER_ROW_PATTERN)
 Penalty = Annotated[
-    float | str, BeforeValidator(validate_penalty, json_schema_input_type=float | str)
+    float | str, BeforeValidator(validate_penalty, json_schema_input_type=PenaltyInput)
 ]
 
 

@@ -70,10 +70,16 @@ def _parse_amount(value: object, units: dict[str, float], hint: str) -> float:
     return float(found[1]) * units[found[2]]
 
 
+def _amount(units: Collection[str]) -> Any:
+    return base.above_zero_or(re.compile(rf"{NUMBER} ?({'|'.join(units)})"))
+
+
 DurationField = Annotated[
-    float, BeforeValidator(_validate_seconds, json_schema_input_type=float | str)
+    float, BeforeValidator(_validate_seconds, json_schema_input_type=_amount(SECONDS_PER_UNIT))
 ]
-MemoryField = Annotated[int, BeforeValidator(_validate_bytes, json_schema_input_type=float | str)]
+MemoryField = Annotated[
+    int, BeforeValidator(_validate_bytes, json_schema_input_type=_amount(BYTES_PER_UNIT))
+]
 
 
 class LimitsSpec(base.Spec):

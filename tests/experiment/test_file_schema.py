@@ -74,12 +74,13 @@ def test_options_of_algorithms_with_their_defaults(schema):
 
 
 SWEPT_OPTION = PLAIN.replace("[unconstrained]", "[majorize: {iterations: n}]\nsweep: {n: [1, 2]}")
+LIMITED = PLAIN + "limits: {time: 1.5 min, memory: 2 GiB}\nregularization: {l2: 2/n}\n"
 SHIPPED_TEXTS = [path.read_text("utf-8") for path in SHIPPED]
 
 
 @pytest.mark.parametrize(
     "text",
-    [*SHIPPED_TEXTS, *map(template_text, template_summaries()), PLAIN, SWEPT_OPTION],
+    [*SHIPPED_TEXTS, *map(template_text, template_summaries()), PLAIN, SWEPT_OPTION, LIMITED],
     ids=lambda text: text[:40],
 )
 def test_shipped_and_starter_files_and_swept_options_are_valid(schema, text):
@@ -116,6 +117,12 @@ def test_shipped_and_starter_files_and_swept_options_are_valid(schema, text):
                 "expect: [{algorithm: a, metric: m, paper: 1, within: two}]",
                 "expect: [{algorithm: a, metric: m, paper: 1, kappa: [1]}]",
                 "seeds: 0",
+                "limits: {time: 0}",
+                "limits: {time: soon}",
+                "limits: {memory: -1}",
+                "limits: {memory: 2 min}",
+                "regularization: {l2: 0}",
+                "regularization: {l2: 0/n}",
                 "sweep: {k: 5}",
             )
         ),
