@@ -12,7 +12,7 @@ error.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -115,6 +115,7 @@ class ProblemReader:
         Without `refuse`, goals that an algorithm does not support (E308) are warnings, so that they
         can be explained.
         """
+        self._parse_texts()
         cases = [
             case
             for entry in self.problem.algorithms
@@ -137,6 +138,32 @@ class ProblemReader:
         (self.faults if refuse else self.warnings).update(self.refusals)
         self.finish()
         return cases
+
+    def _parse_texts(self) -> None:
+        """Collect the errors of every text, since no case may use it."""
+        problem, groups = self.problem, dict[Loc, str]()
+        for name, group in problem.groups.items():
+            if isinstance(group, str):
+                groups["groups", name] = group
+            else:
+                groups |= {("groups", name, pool): text for pool, text in group.items()}
+        rules: dict[Loc, str] = {
+            ("constraints", x): text for x, text in problem.constraints.items()
+        }
+        parsers: list[tuple[Callable[[str], object], dict[Loc, str]]] = [
+            (_parsed_value, self._value_texts()),
+            (_parsed_rule, rules),
+            (parse_conditions, groups),
+        ]
+        for parse, texts in parsers:
+            for loc, text in texts.items():
+                with self.collecting(), errors_under(*loc):
+                    parse(text)
+
+    def _value_texts(self) -> dict[Loc, str]:
+        """Return the texts of the objective and the metrics, by location."""
+        found: dict[Loc, str] = {OBJECTIVE_LOC: self.problem.objective}
+        return found | {("metrics", name): text for name, text in self.problem.metrics.items()}
 
     def _unused_sweep_names(self) -> Iterator[Diagnostic]:
         """Yield a W308 for each name of the file's sweep that nothing uses.
@@ -386,10 +413,8 @@ class ProblemReader:
     def _values(self, at: EntryAtPoint, pool: DatasetNames) -> dict[str, Expression]:
         """Return the objective and the metrics that are defined at a sweep point, by name."""
         values = {}
-        metrics: dict[Loc, str] = {("metrics", x): text for x, text in self.problem.metrics.items()}
-        texts: dict[Loc, str] = {("objective",): self.problem.objective, **metrics}
-        for loc, text in texts.items():
-            with self._resolving(loc, pool, needed=loc not in metrics):
+        for loc, text in self._value_texts().items():
+            with self._resolving(loc, pool, needed=loc == OBJECTIVE_LOC):
                 tree = _parsed_value(text)
                 values[str(loc[-1])] = rs.resolve(tree, at.scope)
                 self._warn_of_small_groups(loc, tree, at.scope)

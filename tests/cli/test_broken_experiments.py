@@ -63,6 +63,16 @@ def test_all_errors_of_all_files_are_reported(folder, cli):
     assert answer.code == 2
 
 
+@pytest.mark.parametrize("entries", ["[⟦nowhere⟧]", "[unconstrained]"])
+def test_texts_that_no_trial_uses_are_checked(folder, cli, entries):
+    text = HALVES.replace("[a, b]", "[a]").replace("[unconstrained]", entries)
+    text = text.replace("{error: error}", "{half: 2 ⟦*⟧}") if "⟦" in entries else text
+    text += "groups: {old: {a: sex = Male, b: sex ⟦=⟧}}\n"
+    text, places = marked(text)
+    (folder / "exp.yaml").write_text(text)
+    assert [place for *_, place in shown(cli("validate", "exp.yaml").err)] == places
+
+
 def test_a_metric_may_name_a_split_that_some_data_sets_have(folder, cli):
     (folder / "exp.yaml").write_text(HALVES.replace("error: error", "a: error@validation"))
     answer = cli("validate", "exp.yaml")

@@ -317,6 +317,20 @@ def test_values_that_depend_on_the_drawn_action_are_refused(folder, change, code
     assert all(message in f"{each.message}; {each.help}" for each in found)
 
 
+def test_an_audit_measures_rates_that_count_rows_without_an_action(folder):
+    """A constraint on them is refused."""
+    frame = log_rows()
+    frame.loc[frame.index % 4 == 1, ["taken", "gain", "cost", "chance"]] = np.nan
+    frame.to_csv(folder / "log.csv", index=False)
+    text = FILE[: FILE.index("objective")] + (
+        "deployed: {column: taken}\nalgorithms: [audit]\nobjective: -value_logged(gain)\n"
+        "metrics: {share: positive_rate}\nconstraints: {low: value_logged(cost) <= 0.6}\n"
+    )
+    prepare(write(folder, text))
+    (fault,) = faults(write(folder, text.replace("value_logged(cost)", "positive_rate")))
+    assert (fault.code, "no decision on 150 of the 600 rows" in fault.message) == ("E311", True)
+
+
 @pytest.mark.parametrize("other", [{"gain": "many"}, {}])
 def test_an_outcome_counts_only_where_it_is_logged(folder, other):
     """Columns of the same name in other data sets are not read, whatever they hold."""

@@ -326,9 +326,9 @@ def _check_goal_rows(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnost
 def _check_deployed_decisions(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
     """Yield the errors of rates of the deployed model, in `of(deployed, ...)` or if it is audited.
 
-    E311 for a rate that counts rows without a decision. E308 for a value of the logged actions
-    themselves, since importance weights assume decisions that do not depend on the action that was
-    drawn.
+    E311 for a rate that counts rows without a decision; an audit may measure such rates, but not
+    constrain them. E308 for a value of the logged actions themselves, since importance weights
+    assume decisions that do not depend on the action that was drawn.
     """
     deployed, logs = sample.deployed, sample.logs
     if deployed is None:  # a trial provides all decisions
@@ -336,9 +336,9 @@ def _check_deployed_decisions(sample: Sample, cases: Sequence[Case]) -> Iterator
     logged = logs is not None and np.array_equal(deployed, logs.action, True)
     audited = any(case.solver.needs_deployed for case in cases)
     for loc, tree in _texts(cases):
-        metrics = [part.metric for part in references(tree, DEPLOYED)]
-        metrics += [tree] if audited and (logged or loc[0] == "constraints") else []
-        for leaf in ex.leaves(*metrics):
+        named = [part.metric for part in references(tree, DEPLOYED)]
+        decided = [*named, tree] if audited and loc[0] == "constraints" else named
+        for leaf in ex.leaves(*decided):
             counted = build_rate_matrix([leaf], sample, None).sums.indices
             missing = sample.counted(counted[np.isnan(deployed[counted])])
             if missing:
@@ -348,7 +348,9 @@ def _check_deployed_decisions(sample: Sample, cases: Sequence[Case]) -> Iterator
                 )
                 hint = "the decision column is empty there: use a slice of rows with decisions"
                 yield Diagnostic("E311", message, hint, loc=loc, span=leaf.span)
-            if logged and leaf.rate.is_weighted:
+        valued = [*named, tree] if audited else named
+        for leaf in ex.leaves(*valued) if logged else ():
+            if leaf.rate.is_weighted:
                 message = f"'{leaf.rate.text}' of the logged actions as deployed decisions is wrong"
                 hint = "the deployed decisions must not be those drawn; write value_logged(...)"
                 yield Diagnostic("E308", message, hint, loc=loc, span=leaf.span)
