@@ -32,6 +32,7 @@ from ratecli.api.inputs import (
     LabelledRows,
     check_indices,
     normalize_weights,
+    note_zero_weights,
     seed_from_random_state,
     sensitive_hints,
 )
@@ -191,11 +192,12 @@ class RateConstrainedEstimator(MappingParamsEstimator):
             label = self._numbers(y)
             check_consistent_length(X, y)
             weight = normalize_weights(sample_weight, X)
-            self._numbers(np.asarray(y)[weight > 0])
-            rows = LabelledRows.of(inputs, label, weight)
-            seed = seed_from_random_state(self.random_state)
-            found = fit_rows(rows, seed, self.solver, self._options(), **self._arguments())
-        issue_warnings(found.warnings)
+            with note_zero_weights(weight) as noted:
+                self._numbers(np.asarray(y)[weight > 0])
+                rows = LabelledRows.of(inputs, label, weight)
+                seed = seed_from_random_state(self.random_state)
+                found = fit_rows(rows, seed, self.solver, self._options(), **self._arguments())
+        issue_warnings(map(noted, found.warnings))
         self._reader = found.reader
         self._keep(found)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -229,6 +229,29 @@ def normalize_weights(sample_weight: Any, X: Any) -> Array:
     except ValueError as error:
         message = f"sample_weight {error}; give a weight of 0 to rows that should not count"
         raise ValueError(message) from None
+
+
+@contextmanager
+def note_zero_weights(weight: Array) -> Iterator[Callable[[Diagnostic], Diagnostic]]:
+    """Say in errors about rows that those with weight 0 do not count, if there are any.
+
+    Yields a function that says so in warnings.
+    """
+    zero = int((weight == 0).sum())
+    note = f"; {zero:,} of {len(weight):,} rows have weight 0 and do not count" * bool(zero)
+
+    def noted(fault: Diagnostic) -> Diagnostic:
+        about_rows = fault.code == "E206" or fault.code[1] in "34" or fault.code[:2] == "W4"
+        return replace(fault, message=fault.message + note) if about_rows else fault
+
+    try:
+        yield noted
+    except FaultError as error:
+        raise FaultError(map(noted, error.faults)) from None
+    except ValueError as error:
+        if type(error) is not ValueError:
+            raise
+        raise ValueError(f"{error}{note}") from None
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from ratecli.api.inputs import (
     LabelledRows,
     known_labels,
     normalize_weights,
+    note_zero_weights,
     predict_with_sensitive,
     sensitive_hints,
 )
@@ -200,9 +201,9 @@ def _measure(
     rows = LabelledRows.of(inputs, classes.yes(y), weight)
     yes = classes.yes(decisions)[weight > 0]
     way = "{passed}; in a search, scorer.set_score_request(sensitive_features=True) requests it"
-    with convert_errors(), sensitive_hints(way):
+    with convert_errors(), sensitive_hints(way), note_zero_weights(weight) as noted:
         tree, sample = _parse_measure(scorer, inputs), rows.sample(None)
-        issue_warnings(check_missing_values(sample, [((), tree)]))
+        issue_warnings(map(noted, check_missing_values(sample, [((), tree)])))
         return measure([tree], sample, "train", Predictions(yes, yes, yes))[0]
 
 

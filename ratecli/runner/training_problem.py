@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,18 @@ from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import Predictions, build_rate_matrix, measure
+from ratecli.rates.sample import Sample
 from ratecli.rates.table import DEPLOYED
 from ratecli.sampling.deployed import deployed_predictions
 from ratecli.sampling.rows import TrialData
 from ratecli.sampling.safety_rows import rates_on_split
-from ratecli.sampling.undefined import check_defined_ratios, empty_rate
+from ratecli.sampling.undefined import check_defined_rates, check_defined_ratios, empty_rate
 from ratecli.solvers.problem import ERROR_RATE, Problem
 from ratecli.solvers.tuned import Setting
 
+FILTER_IS_CAUSE = (
+    "the filter is the cause, as it drops training rows: set a larger `kept` in its options"
+)
 Goals = tuple[Goal, tuple[Goal, ...]]
 """The objective and the constraints."""
 
@@ -80,9 +85,11 @@ def training_problem(
         matrix = matrix.zero(ERROR_RATE)  # without labels, algorithms use the objective instead
     empty = {leaf for leaf, c in zip(matrix.leaves, matrix.c, strict=True) if math.isnan(c)}
     if empty & set(leaves):
-        raise FaultError([empty_rate(leaf, rows.sample) for leaf in leaves if leaf in empty])
-    if undefined := check_defined_ratios([goal.expression for goal in goals], rows.sample):
-        raise FaultError(undefined)
+        faults = [empty_rate(leaf, rows.sample) for leaf in leaves if leaf in empty]
+        raise FaultError(_with_cause(faults, partial(check_defined_rates, leaves), rows))
+    check_ratios = partial(check_defined_ratios, [goal.expression for goal in goals])
+    if undefined := check_ratios(rows.sample):
+        raise FaultError(_with_cause(undefined, check_ratios, rows))
     problem = Problem(
         rates=matrix.on(train),
         objective=objective,
@@ -99,6 +106,19 @@ def training_problem(
     rates = rates if problem.labelled else rates.zero(ERROR_RATE)
     validation = replace(problem, rates=rates, **_row_fields(rows, leaves, held_out))
     return replace(problem, validation=validation)
+
+
+def _with_cause(
+    faults: Sequence[Diagnostic], check: Callable[[Sample], list[Diagnostic]], rows: TrialData
+) -> list[Diagnostic]:
+    """Return the faults; those that `check` does not find without the filter name it as cause."""
+    found = {fault.span for fault in (faults if rows.before is None else check(rows.unfiltered()))}
+    return [
+        fault
+        if fault.span in found
+        else replace(fault, message=f"{fault.message}; {FILTER_IS_CAUSE}")
+        for fault in faults
+    ]
 
 
 def rate_leaves(

@@ -1,5 +1,4 @@
 import json
-import re
 import warnings
 from pathlib import Path
 
@@ -747,7 +746,8 @@ def test_rows_with_weight_0_do_not_count(constraint, label, message):
     groups = np.array(["a", "b"] * 20)
     first, other = label.split()
     y = np.where(np.arange(40) % 4 < 2, first, other) if first != other else groups
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match="20 of 40 rows have weight 0 and do not count") as caught:
         RateConstrainedClassifier(constraints=constraint, pos_label="a").fit(
             np.eye(40), y, sample_weight=groups == "a", sensitive_features={"g": groups}
         )
+    assert message in str(caught.value)

@@ -100,3 +100,4 @@ def test_a_group_that_the_filter_empties_names_the_filter(folder, cli):
     assert "[W412]: 'filter' keeps only" in answer.err
     reason = pd.read_csv(folder / "results" / "empty" / "trials.csv").reason.dropna().item()
     assert "is a mean over no rows" in reason
+    assert "the filter is the cause" in reason
