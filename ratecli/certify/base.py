@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -12,10 +12,7 @@ import numpy as np
 
 from ratecli.models.base import Array
 from ratecli.rates.functions import Interval
-from ratecli.rates.table import Measurement
 
-Measurements = Mapping[Measurement, Array]
-"""(n,) arrays of a classifier's outputs on n rows, by what they measure."""
 MIN_GROUP_ROWS = 2
 """Groups with fewer rows certify nothing: their deviation cannot be estimated."""
 

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.certify.base import BoundedSample, Measurements
+from ratecli.certify.base import BoundedSample
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates.affine import Affine
 from ratecli.rates.expression import Leaf, Slice
 from ratecli.rates.functions import Interval
-from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.matrix import Measurements, RateMatrix
 from ratecli.rates.sample import Mask, Sample
 from ratecli.rates.table import OTHER, Measurement, return_key
 

@@ -132,39 +132,29 @@ class Episodes:
         """(S,) logarithm of the propensity of each step."""
         return np.log(self.propensity[self.present])
 
-    def factors(self, key: str) -> EpisodeFactors:
-        """Return how the returns of a key are made of importance weights; computed once."""
-        if key not in self._factors:
-            self._factors[key] = self._find_factors(key)
-        return self._factors[key]
-
     @cached_property
-    def _factors(self) -> dict[str, EpisodeFactors]:
-        return {}
-
-    @cached_property
-    def keys(self) -> dict[str, tuple[str, int]]:
-        """The estimator and the number of the outcome of each key."""
-        return {
-            return_key(name, outcome): (name, column)
-            for column, outcome in enumerate(self.layout.outcomes)
-            for name in RETURNS
-        } | {name: (name, 0) for name in EPISODE_WEIGHTS}
-
-    def _find_factors(self, key: str) -> EpisodeFactors:
-        (name, column), layout = self.keys[key], self.layout
-        gains = self.outcomes[:, :, column] * layout.discounts
-        low, high = min(layout.lows[column], 0.0), max(layout.highs[column], 0.0)
-        last = np.eye(layout.steps)[-1]
-        if name in EPISODE_WEIGHTS:
-            factors = np.broadcast_to(last, gains.shape)
-            return EpisodeFactors(factors, power=1 if name == "episode_weight" else 2)
-        if name == "return_ordinary":
-            return EpisodeFactors(gains.sum(axis=1, keepdims=True) * last)
-        if name == "return_logged":
-            return EpisodeFactors(gains, power=0)
-        offset = {"return_above": low, "return_below": high}.get(name, 0.0) * layout.discounts
-        return EpisodeFactors(gains - offset, constant=float(offset.sum()))
+    def factors(self) -> dict[str, EpisodeFactors]:
+        """How the returns of each key are made of importance weights."""
+        last = np.broadcast_to(np.eye(self.layout.steps)[-1], self.action.shape)
+        found = {
+            "episode_weight": EpisodeFactors(last),
+            "squared_episode_weight": EpisodeFactors(last, power=2),
+        }
+        ends = zip(self.layout.lows.tolist(), self.layout.highs.tolist(), strict=True)
+        for column, (low, high) in enumerate(ends):
+            gains, discounts = self.outcomes[:, :, column], self.layout.discounts
+            gains = gains * discounts
+            above, below = min(low, 0.0) * discounts, max(high, 0.0) * discounts
+            own = {
+                "return": EpisodeFactors(gains),
+                "return_ordinary": EpisodeFactors(gains.sum(axis=1, keepdims=True) * last),
+                "return_logged": EpisodeFactors(gains, power=0),
+                "return_above": EpisodeFactors(gains - above, constant=float(above.sum())),
+                "return_below": EpisodeFactors(gains - below, constant=float(below.sum())),
+            }
+            outcome = self.layout.outcomes[column]
+            found |= {return_key(name, outcome): each for name, each in own.items()}
+        return found
 
 
 class EpisodeFactors(NamedTuple):
@@ -214,24 +204,26 @@ class EpisodeReturns(Mapping[str, Array]):
         self.weights = np.exp(np.minimum(sums, most))
 
     def __len__(self) -> int:
-        return len(self.episodes.keys)
+        return len(self.episodes.factors)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.episodes.keys)
+        return iter(self.episodes.factors)
 
     def __getitem__(self, key: str) -> Array:
-        factors, power, constant = self.episodes.factors(key)
+        factors, power, constant = self.episodes.factors[key]
         return np.asarray(np.einsum("nt,nt->n", self.weights**power, factors) + constant)
 
-    def slopes(self, key: str, by: Array) -> Array:
-        """Return slopes (m, k, c) of `by.T @ self[key]` in the scores of actions in states.
+    def slopes(self, key: str, by: Array, rows: NDArray[np.intp] | slice = np.s_[:]) -> Array:
+        """Return slopes (m, k, c) of `by.T @ self[key][rows]` in the scores of actions in states.
 
-        `by` are (n, c).
+        `by` are (n_g, c).
         """
-        factors, power, _ = self.episodes.factors(key)
+        factors, power, _ = self.episodes.factors[key]
         if power == 0:
             return np.zeros((*self.log_chances.shape, by.shape[1]))
-        return self.pull(power * self.weights ** (power - 1) * factors, by)
+        whole = np.zeros((len(self.weights), by.shape[1]))
+        whole[rows] = by
+        return self.pull(power * self.weights ** (power - 1) * factors, whole)
 
     def pull(self, factors: Array, by: Array) -> Array:
         """Return slopes (m, k, c) in the scores, given those in the weights: `factors * by`.
@@ -248,10 +240,6 @@ class EpisodeReturns(Mapping[str, Array]):
         found = np.stack(sums, axis=-1).reshape(*self.log_chances.shape, by.shape[1])
         chances = np.exp(self.log_chances)[:, :, None]
         return np.asarray(found - chances * found.sum(axis=1, keepdims=True))
-
-
-RETURNS = ("return", "return_ordinary", "return_logged", "return_above", "return_below")
-EPISODE_WEIGHTS = ("episode_weight", "squared_episode_weight")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,6 +122,12 @@ def log_loss(estimates: Floats, label: Floats) -> Floats:
     return np.where(np.isnan(label), 0.0, loss)
 
 
+class Measurements(Protocol):
+    """A classifier's outputs (n,) on n rows, by what they measure."""
+
+    def __getitem__(self, of: Measurement, /) -> Floats: ...
+
+
 @dataclass(frozen=True)
 class RateMatrix:
     """Rates of a sample on one split: `r = A p + c`.
@@ -173,7 +180,7 @@ class RateMatrix:
         """Return (K,) rates of decisions p (n,); rates of other measurements are meaningless."""
         return self._clipped(self._means(self.sums @ decisions + self.constants))
 
-    def measured(self, measurements: Mapping[Measurement, Floats]) -> Floats:
+    def measured(self, measurements: Measurements) -> Floats:
         """Return (K,) rates, each computed from its own measurement: (n,) arrays by name.
 
         Raises
@@ -200,6 +207,13 @@ class RateMatrix:
         k, everything = self.index()[leaf], np.ones((1, self.members.shape[1]))
         row = sparse.csr_array(np.eye(len(self.leaves))[:, [k]]) @ sparse.csr_array(everything)
         return replace(self, members=sparse.csr_array(self.members + row))
+
+    def of_leaves(self, leaves: Iterable[Leaf]) -> RateMatrix:
+        """Return some of the rates, in the order given."""
+        own, index = tuple(leaves), self.index()
+        at = [index[leaf] for leaf in own]
+        parts = (self.sums, self.against, self.members)
+        return RateMatrix(own, *(sparse.csr_array(part[at]) for part in parts))
 
     def on(self, rows: NDArray[np.intp]) -> RateMatrix:
         """Restrict the rates to some rows, which must include every row that any rate counts."""

@@ -11,13 +11,13 @@ from scipy.special import ndtr, ndtri
 
 from ratecli.models.base import Array
 from ratecli.rates.analysis import Goal
-from ratecli.rates.matrix import PRIOR_ROWS
+from ratecli.rates.matrix import PRIOR_ROWS, Measurements
 from ratecli.rates.rate_function import PieceParts
 from ratecli.solvers.base import JudgedRows, Solution
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.options import PASS_KEY
 from ratecli.solvers.seldonian.prediction import predict_safety_test
-from ratecli.solvers.seldonian.score_models import DecisionOutputs, ModelOutputs, score_model_of
+from ratecli.solvers.seldonian.score_models import DecisionOutputs, score_model_of
 
 EXTRA_NOISE = 1.15
 """Standard deviation of violations on new rows, as a multiple of their standard errors.
@@ -108,11 +108,11 @@ class SafetyTestJudge:
 
     def __call__(self, rows: Problem, decisions: Array) -> Array:
         parts = replace(rows, constraints=self._alone, safety_test=self._test)
-        outputs: ModelOutputs = DecisionOutputs(decisions)
+        outputs: Measurements = DecisionOutputs(decisions)
         if rows.label_range is not None:
             outputs = score_model_of(rows).outputs(decisions)
         prediction = predict_safety_test(parts, self._test, outputs, {PASS_KEY: self._aim})
-        upper = prediction.at(outputs).upper
+        upper = prediction.upper(outputs)
         starts = [prediction.owners.index(goal.name) for goal in self._alone]
         ends = np.where(np.isfinite(upper), upper, UNDEFINED_SHORTFALL)
         return np.asarray(np.maximum.reduceat(ends, starts))

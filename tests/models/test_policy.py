@@ -14,7 +14,6 @@ from ratecli.models.policy import EpisodeReturns, Episodes, SoftmaxPolicy
 from ratecli.models.storage import dumps, loads
 from ratecli.solvers.seldonian.policy import (
     PessimisticObjective,
-    PolicyDesign,
     PolicyModel,
     ReturnTerm,
 )
@@ -115,43 +114,50 @@ def test_clipped_weights_err_on_the_side_that_a_bound_allows():
     assert chances @ returns["return_below(reward)"] > true + 0.01
 
 
+def returns(model, w):
+    return model.outputs(model.scores(w))
+
+
 @pytest.mark.parametrize("most", [np.inf, 1.1])
 @pytest.mark.parametrize("fourier", [0, 2])
 def test_slopes_are_those_of_finite_differences(most, fourier):
     episodes, _ = given(max_weight=most, fourier=fourier)
-    design = PolicyDesign(np.zeros((1, 1)), episodes, np.zeros(1), np.ones(1))
-    model, by = PolicyModel(design), np.random.default_rng(1).normal(size=len(episodes.action))
-    w = np.random.default_rng(2).normal(size=design.width)
-    for key in episodes.keys:
+    model = PolicyModel(np.zeros((1, 1)), episodes, np.zeros(1), np.ones(1))
+    by = np.random.default_rng(1).normal(size=len(episodes.action))
+    w = np.random.default_rng(2).normal(size=model.width)
+    for key in episodes.factors:
         ahead, behind = (
-            [by @ model.outputs(w + sign * step).measured(key) for step in 1e-5 * np.eye(len(w))]
+            [by @ returns(model, w + sign * step)[key] for step in 1e-5 * np.eye(len(w))]
             for sign in (1, -1)
         )
-        found = model.outputs(w).slopes(key, by[:, None])[:, 0]
+        found = model.pull(returns(model, w).slopes(key, by[:, None]))[:, 0]
         np.testing.assert_allclose(found, np.subtract(ahead, behind) / 2e-5, rtol=1e-6, atol=1e-7)
 
 
 def test_the_pessimistic_objective_has_the_slopes_of_finite_differences():
     episodes, _ = given()
-    design = PolicyDesign(np.zeros((1, 1)), episodes, np.zeros(1), np.ones(1))
+    model = PolicyModel(np.zeros((1, 1)), episodes, np.zeros(1), np.ones(1))
     share = np.random.default_rng(3).dirichlet(np.ones(len(episodes.action)))
     terms = ReturnTerm(-1.0, 0, share), ReturnTerm(0.3, 1, np.full(len(share), 1 / len(share)))
-    objective = PessimisticObjective(terms, 0.5, PolicyModel(design))
-    w = np.random.default_rng(2).normal(size=design.width)
+    objective = PessimisticObjective(terms, 0.5)
+    w = np.random.default_rng(2).normal(size=model.width)
     steps = 1e-5 * np.eye(len(w))
-    expected = [(objective.value(w + step) - objective.value(w - step)) / 2e-5 for step in steps]
-    np.testing.assert_allclose(objective.slopes(w), expected, rtol=1e-6, atol=1e-8)
+    ahead, behind = (
+        [objective.value(returns(model, w + sign * step)) for step in steps] for sign in (1, -1)
+    )
+    slopes = model.pull(objective.slopes(returns(model, w)))
+    np.testing.assert_allclose(slopes, np.subtract(ahead, behind) / 2e-5, rtol=1e-6, atol=1e-8)
 
 
 def test_a_pessimistic_estimate_is_never_better_than_the_best_outcomes():
     episodes, _ = given()
-    design = PolicyDesign(np.zeros((1, 1)), episodes, np.zeros(1), np.ones(1))
+    model = PolicyModel(np.zeros((1, 1)), episodes, np.zeros(1), np.ones(1))
     share = np.full(len(episodes.action), 1 / len(episodes.action))
-    objective = PessimisticObjective((ReturnTerm(-1.0, 0, share),), 0.0, PolicyModel(design))
+    objective = PessimisticObjective((ReturnTerm(-1.0, 0, share),), 0.0)
     best = float((episodes.outcomes[:, :, 0].max(axis=0) * episodes.layout.discounts).sum())
     for seed in range(20):
-        w = 20 * np.random.default_rng(seed).normal(size=design.width)
-        assert objective.value(w) >= -best - 1e-12
+        w = 20 * np.random.default_rng(seed).normal(size=model.width)
+        assert objective.value(returns(model, w)) >= -best - 1e-12
 
 
 def test_a_stored_policy_gives_the_same_returns():

@@ -366,12 +366,14 @@ def test_slopes_of_steeper_probabilities_match_finite_differences():
     label = np.arange(9) % 2.0
     for of, sharpness in itertools.product(("decision", "error", "log_loss"), (1.0, 4.0)):
         model = ScoreModel(label, numeric=False, sharpness=sharpness)
-        above, below = (model.outputs(scores + x).measured(of) for x in (1e-6, -1e-6))
+        above, below = (model.outputs(scores + x)[of] for x in (1e-6, -1e-6))
         seen = (above - below) / 2e-6
-        np.testing.assert_allclose(model.outputs(scores).slopes(of), seen, atol=1e-8)
+        np.testing.assert_allclose(
+            model.outputs(scores).slopes(of, np.ones((9, 1)))[:, 0], seen, atol=1e-8
+        )
     steep = ScoreModel(label, numeric=False, sharpness=4.0).outputs(scores)
-    np.testing.assert_allclose(steep.measured("decision"), expit(4 * scores))
-    np.testing.assert_allclose(steep.measured("error"), expit(scores) - label)
+    np.testing.assert_allclose(steep["decision"], expit(4 * scores))
+    np.testing.assert_allclose(steep["error"], expit(scores) - label)
 
 
 def test_error_is_minimized_by_log_loss_and_numbers_by_their_squares():
@@ -380,13 +382,12 @@ def test_error_is_minimized_by_log_loss_and_numbers_by_their_squares():
     made = smooth_objective(problem.objective, problem.rates, model)
     scores = np.linspace(-1, 1, len(problem.label))
     plain = np.mean(np.logaddexp(0, scores) - problem.label * scores)
-    assert made.value(scores) == pytest.approx(plain, abs=1e-12)
+    assert made.value(model.outputs(scores)) == pytest.approx(plain, abs=1e-12)
     own = numeric(numbers(1), {"c": "mse <= 2"})
-    made = smooth_objective(own.objective, own.rates, score_model_of(own))
-    scores = np.linspace(-9, 9, len(own.label))
-    assert made.value(scores) == pytest.approx(np.mean((scores - own.label) ** 2))
-    whole = plain_objective(own, score_model_of(own))
-    assert whole.value(scores) == pytest.approx(made.value(scores))
+    model, scores = score_model_of(own), np.linspace(-9, 9, len(own.label))
+    for made in (smooth_objective(own.objective, own.rates, model), plain_objective(own)):
+        value = made.value(model.outputs(scores))
+        assert value == pytest.approx(np.mean((scores - own.label) ** 2))
 
 
 RULES = {"c": GAP, "d": "tpr >= 0.3"}
@@ -404,7 +405,7 @@ def brute(problem, scores, cuts: ThresholdCandidates) -> list[tuple[float, float
     for threshold in [-np.inf, *np.unique(scores)]:
         decisions = (scores > threshold).astype(float)
         error = float(np.mean(decisions != problem.label))
-        found.append((error, cuts.prediction.at(DecisionOutputs(decisions)).upper.max()))
+        found.append((error, cuts.prediction.upper(DecisionOutputs(decisions)).max()))
     return found
 
 
@@ -454,7 +455,7 @@ def test_deterministic_candidate_passes_and_is_close_to_the_best_line(rule):
     assert isinstance(model, Logistic)
     said = DecisionOutputs(model.decide(rows.X))
     prediction = predict_safety_test(problem, problem.safety_test, said, {"pass": 0.9})
-    assert prediction.at(said).upper.max() <= 0
+    assert prediction.upper(said).max() <= 0
     error = float(np.mean(model.decide(rows.X) != rows.label))
     best = 1.0
     for angle in np.linspace(0, 2 * np.pi, 16, endpoint=False):

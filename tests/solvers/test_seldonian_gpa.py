@@ -54,7 +54,7 @@ def end(made: Problem, solution: Solution, inflation: float = 1.0) -> float:
     said = score_model_of(made).outputs(model.score(made.X))
     rows = made.safety_test.rows
     test = predict_safety_test(made, replace(made.safety_test, rows=rows), said, inflation)
-    return float(test.at(said).upper.max())
+    return float(test.upper(said).max())
 
 
 @pytest.mark.parametrize(

@@ -145,9 +145,8 @@ def _fit_squared(problem: Problem) -> LinearRegressor:
         E306 if no row has a label.
     """
     model = score_model_of(problem)
-    w = fit_unconstrained(
-        plain_objective(problem, model), DesignMatrix(problem.X, "unregularized"), problem.l2
-    )
+    design = DesignMatrix(problem.X, "unregularized")
+    w = fit_unconstrained(plain_objective(problem), model, design, problem.l2)
     return LinearRegressor(w[:-1], float(w[-1]), model.range)
 
 

@@ -64,7 +64,9 @@ class FilterTarget:
         secret = [leaf for groups, _ in columns for leaf in groups]
         whole = Leaf(POSITIVE_RATE, wanted.groups[0].over, wanted.groups[0].split)
         leaves = [*dict.fromkeys([*wanted.groups, *secret]), whole]
-        matrix = _select_rates(problem.rates, leaves, problem.known if leave_out else {})
+        matrix = problem.rates.of_leaves(leaves)
+        if leave_out:
+            matrix = _with_all_groups(matrix, problem.known)
         index, sizes = matrix.index(), [len(groups) for groups, _ in columns]
         self.X, self.column_layout = problem.X, problem.column_layout
         self.kinds = RowKinds.by(matrix)
@@ -119,19 +121,14 @@ class FilterTarget:
         return np.hstack([shift - slack, -shift - slack]).T
 
 
-def _select_rates(rates: RateMatrix, leaves: list[Leaf], known: Mapping[str, Mask]) -> RateMatrix:
-    """Return the rates of `leaves`, in this order.
-
-    With `known`, they are over the rows that have a value in every column that defines groups.
-    """
-    at = [rates.index()[leaf] for leaf in leaves]
-    parts = [sparse.csr_array(part[at]) for part in (rates.sums, rates.against, rates.members)]
-    columns = {each.column for leaf in leaves for each in leaf.where.atoms} if known else ()
-    for part in parts:
-        for name in columns:
-            part.data[~known[name][part.indices]] = 0.0
-        part.eliminate_zeros()
-    return RateMatrix(tuple(leaves), *parts)
+def _with_all_groups(rates: RateMatrix, known: Mapping[str, Mask]) -> RateMatrix:
+    """Return rates over the rows that have a value in every column that defines groups."""
+    columns = [known[each.column] for leaf in rates.leaves for each in leaf.where.atoms]
+    has_all = sparse.diags_array(np.all(columns, axis=0).astype(float))
+    parts = (
+        sparse.csr_array(part @ has_all) for part in (rates.sums, rates.against, rates.members)
+    )
+    return RateMatrix(rates.leaves, *parts)
 
 
 MIN_SHARE = 1e-12

@@ -197,7 +197,7 @@ class HardDecisionSearch:
             pairs = ((tried[k], cut) for k in order for cut in tried[k].promising)
             return any(cuts.worst(cut, more) <= 0 for cuts, cut in pairs)
 
-        upper = self.prediction.at(_decisions(self.selection, nearest.w)).upper
+        upper = self.prediction.upper(_decisions(self.selection, nearest.w))
         reason = shortfall_reason(self.prediction, upper, passes)
         trace, classifiers = tuple(self.track.trace), {"deterministic": nearest.classifier}
         return Solution(classifiers, "iteration_limit", reason, trace=trace)

@@ -18,30 +18,27 @@ from ratecli.rates.affine import affine
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.options import Seldonian
 from ratecli.solvers.seldonian.prediction import predict_safety_test
-from ratecli.solvers.seldonian.score_models import (
-    Design,
-    RateObjective,
-    ScoreObjective,
-    Weigh,
-    WhitenedCoordinates,
-)
+from ratecli.solvers.seldonian.score_models import Objective, RateObjective, WhitenedCoordinates
 from ratecli.solvers.seldonian.selection import CandidateSelection
 
 
 @dataclass(frozen=True)
-class PolicyDesign:
-    """The basis features of the steps of episodes X (n, d).
+class PolicyModel:
+    """Policies on the steps of episodes X (n, d), as a `Design` and as a `Model` at the same time.
 
-    A policy's weights are flat: (b k,), those of the first basis feature first.
+    A policy's weights are flat: D = b k, those of the first basis feature first. Its scores are
+    those (m, k) of the actions in the distinct states.
     """
 
     X: Features
     episodes: Episodes
     low: Array
     high: Array
+    numeric: bool = True
+    """There are no probabilities of labels."""
 
     @classmethod
-    def of(cls, problem: Problem) -> PolicyDesign:
+    def of(cls, problem: Problem) -> PolicyModel:
         """Return the steps of a problem's episodes."""
         assert problem.episodes is not None
         episodes = Episodes.of(problem.X, problem.episodes)
@@ -60,76 +57,23 @@ class PolicyDesign:
         return self.episodes.layout.basis_size * len(self.episodes.layout.actions)
 
     def scores(self, w: Array) -> Array:
-        """Return the weights: returns depend on all steps of an episode."""
-        return w
+        return np.asarray(self.basis @ w.reshape(-1, len(self.episodes.layout.actions)))
 
     def pull(self, slopes: Array) -> Array:
-        """Return slopes in the scores, which are the weights, as they are."""
-        return slopes
+        """Return slopes (D, ...) in the weights, given those (m, k, ...) in the scores."""
+        found = np.tensordot(self.basis, slopes, axes=(0, 0))  # (b, k, ...)
+        return np.asarray(found.reshape(-1, *slopes.shape[2:]))
 
-    def some(self, chosen: NDArray[np.intp]) -> PolicyDesign:  # noqa: ARG002
-        """Return the design of all episodes: the outputs select."""
+    def some(self, chosen: NDArray[np.intp]) -> PolicyModel:  # noqa: ARG002
+        """Return the same policies: the outputs select."""
         return self
 
-    def policy(self, w: Array) -> SoftmaxPolicy:
-        weights = w.reshape(-1, len(self.episodes.layout.actions))
-        return SoftmaxPolicy(weights, self.low, self.high, self.episodes.layout)
-
-
-@dataclass(frozen=True)
-class PolicyModel:
-    """Policies with flat weights w on the steps of `design`."""
-
-    design: PolicyDesign
-    numeric: bool = True
-    """There are no probabilities of labels."""
-
-    def outputs(self, w: Array) -> PolicyOutputs:
-        weights = w.reshape(-1, len(self.design.episodes.layout.actions))
-        log_chances = log_softmax(self.design.basis @ weights, axis=1)
-        return PolicyOutputs(self.design, EpisodeReturns(self.design.episodes, log_chances))
+    def outputs(self, scores: Array) -> EpisodeReturns:
+        return EpisodeReturns(self.episodes, log_softmax(scores, axis=1))
 
     def classifier(self, w: Array) -> SoftmaxPolicy:
-        return self.design.policy(w)
-
-
-@dataclass(frozen=True)
-class PolicyOutputs:
-    """The returns of a policy on logged episodes, with slopes in its weights."""
-
-    design: PolicyDesign
-    returns: EpisodeReturns
-
-    def measured(self, of: str) -> Array:
-        """Return (n,) values of a measurement of episodes; 0 for others."""
-        return self.returns[of] if of in self.returns else np.zeros(len(self.returns.weights))
-
-    def pull(self, of: str, rows: NDArray[np.intp], design: Design, weigh: Weigh) -> Array:  # noqa: ARG002
-        """Return (D, c) slopes in the weights: see `score_models.ModelOutputs`."""
-        by = weigh(np.ones(len(rows)))
-        whole = np.zeros((len(self.returns.weights), len(by)))
-        whole[rows] = by.T
-        return self.slopes(of, whole)
-
-    def slopes(self, of: str, by: Array) -> Array:
-        """Return (D, c) slopes in the weights of `by.T @ measured(of)`; `by` are (n, c)."""
-        return self.in_weights(self.returns.slopes(of, by))
-
-    def in_weights(self, slopes: Array) -> Array:
-        """Return the slopes (D, c) in the weights of slopes (m, k, c) in the scores."""
-        flat = np.tensordot(self.design.basis, slopes, axes=(0, 0))  # (b, k, c)
-        return np.asarray(flat.reshape(-1, slopes.shape[2]))
-
-
-@dataclass(frozen=True)
-class PolicyObjective(RateObjective):
-    """An expression over returns, with slopes in flat weights."""
-
-    def slopes(self, scores: Array) -> Array:
-        outputs: PolicyOutputs = self.model.outputs(scores)
-        by = self.weights(outputs)
-        found = [outputs.slopes(of, by[of][:, None]) for of in by.keys() & {*outputs.returns}]
-        return np.asarray(sum(found, np.zeros((len(scores), 1)))[:, 0])
+        weights = w.reshape(-1, len(self.episodes.layout.actions))
+        return SoftmaxPolicy(weights, self.low, self.high, self.episodes.layout)
 
 
 PESSIMISM = 2.0
@@ -158,16 +102,14 @@ class PessimisticObjective:
 
     terms: tuple[ReturnTerm, ...]
     constant: float
-    model: PolicyModel
 
-    def value(self, w: Array) -> float:
-        return self._value_and_factors(self.model.outputs(w).returns)[0]
+    def value(self, returns: EpisodeReturns) -> float:
+        return self._value_and_factors(returns)[0]
 
-    def slopes(self, w: Array) -> Array:
-        outputs = self.model.outputs(w)
-        _, factors = self._value_and_factors(outputs.returns)
-        slopes = outputs.returns.pull(factors, np.ones((len(factors), 1)))
-        return outputs.in_weights(slopes)[:, 0]
+    def slopes(self, returns: EpisodeReturns) -> Array:
+        """Return the slopes (m, k) in the scores."""
+        _, factors = self._value_and_factors(returns)
+        return returns.pull(factors, np.ones((len(factors), 1)))[..., 0]
 
     def _value_and_factors(self, returns: EpisodeReturns) -> tuple[float, Array]:
         """Return the value, and its slopes (n, T) in the importance weights."""
@@ -195,13 +137,13 @@ class PessimisticObjective:
         return value + PESSIMISM * error, factors + PESSIMISM / error * slopes
 
 
-def policy_objective(problem: Problem, model: PolicyModel) -> ScoreObjective:
+def policy_objective(problem: Problem, model: PolicyModel) -> Objective:
     """Return what is minimized: pessimistic if the objective is a sum of returns."""
     form, rates = affine(problem.objective.expression), problem.rates
     allowed = {"return", "return_logged"}
     if form is None or any(leaf.rate.name not in allowed for leaf in form.coefficients):
-        return PolicyObjective(problem.objective.expression, rates, model)
-    outcomes, index = model.design.episodes.layout.outcomes, rates.index()
+        return RateObjective.of(problem.objective.expression, rates)
+    outcomes, index = model.episodes.layout.outcomes, rates.index()
     terms = tuple(
         ReturnTerm(
             coefficient,
@@ -211,30 +153,35 @@ def policy_objective(problem: Problem, model: PolicyModel) -> ScoreObjective:
         for leaf, coefficient in form.coefficients.items()
         if leaf.rate.name == "return"  # no policy changes the others
     )
-    return PessimisticObjective(terms, form.constant, model)
+    return PessimisticObjective(terms, form.constant)
 
 
 def fit_policy(problem: Problem) -> SoftmaxPolicy:
     """Return a local minimum of the objective plus `l2 / 2 |w|^2`, from the uniform policy."""
-    design = PolicyDesign.of(problem)
-    model = PolicyModel(design)
+    model = PolicyModel.of(problem)
     objective = policy_objective(problem, model)
 
     def penalized(w: Array) -> tuple[float, Array]:
-        value = objective.value(w) + problem.l2 / 2 * float(w @ w)
-        return value, objective.slopes(w) + problem.l2 * w
+        outputs = model.outputs(model.scores(w))
+        value = objective.value(outputs) + problem.l2 / 2 * float(w @ w)
+        return value, model.pull(objective.slopes(outputs)) + problem.l2 * w
 
-    return model.classifier(minimize(penalized, np.zeros(design.width), jac=True).x)
+    return model.classifier(minimize(penalized, np.zeros(model.width), jac=True).x)
 
 
 def policy_selection(
     options: Seldonian, problem: Problem, safety: SafetyTestSpec
 ) -> CandidateSelection:
     """Return the optimization problem of policies, predicting the given safety test."""
-    design = PolicyDesign.of(problem)
-    model, start = PolicyModel(design), np.zeros(design.width)
-    coordinates = WhitenedCoordinates(start, np.ones(design.width))
-    objective = policy_objective(problem, model)
-    outputs = model.outputs(start)
-    prediction = predict_safety_test(problem, safety, outputs, options.inflation, design)
-    return CandidateSelection(design, objective, problem.l2, prediction, model, coordinates)
+    model = PolicyModel.of(problem)
+    start = np.zeros(model.width)
+    outputs = model.outputs(model.scores(start))
+    prediction = predict_safety_test(problem, safety, outputs, options.inflation, model)
+    return CandidateSelection(
+        model,
+        policy_objective(problem, model),
+        problem.l2,
+        prediction,
+        model,
+        WhitenedCoordinates(start, np.ones(model.width)),
+    )

@@ -18,11 +18,12 @@ from ratecli.certify.trees import GoalTestPlan, OneSidedBound, SafetyTestSpec, p
 from ratecli.models.base import Array
 from ratecli.rates.analysis import pieces
 from ratecli.rates.expression import Expression
+from ratecli.rates.matrix import Measurements
 from ratecli.rates.rate_function import RateFunction
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.options import DEFAULT_PASS_PROBABILITY, PASS_KEY
-from ratecli.solvers.seldonian.score_models import Design, ModelOutputs
+from ratecli.solvers.seldonian.score_models import Design, SmoothOutputs
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,6 @@ class MeanEstimate:
     def count(self) -> int:
         return len(self.rows.rows)
 
-    def measured(self, outputs: ModelOutputs) -> Array:
-        """Return the measurements (n_g,)."""
-        own = outputs.measured(self.rows.of)[self.rows.rows]
-        return self.rows.slope * own + self.rows.offset
-
     def moments(self, values: Array) -> tuple[float, float]:
         """Return mean and deviation of measurements; NaN if there are too few rows for them."""
         if not self.count:
@@ -51,20 +47,15 @@ class MeanEstimate:
         apart = values - mean
         return mean, float(np.sqrt(apart @ apart / (self.count - 1)))
 
-    def slopes(self, outputs: ModelOutputs, values: Array) -> Array:
+    def slopes(self, outputs: SmoothOutputs, values: Array) -> Array:
         """Return slopes (2, D) of mean and deviation in the weights; 0 where the deviation is 0."""
         mean, deviation = self.moments(values)
         if not self.count:
             return np.zeros((2, self.design.width))
-
-        def moments(slopes: Array) -> Array:
-            own = self.rows.slope * slopes
-            apart = np.zeros_like(own)
-            if deviation > 0:
-                apart = (values - mean) * own / ((self.count - 1) * deviation)
-            return np.stack([own / self.count, apart])
-
-        return outputs.pull(self.rows.of, self.rows.rows, self.design, moments).T
+        by = np.stack([self.rows.slope / self.count, np.zeros(self.count)], axis=1)
+        if deviation > 0:
+            by[:, 1] = (values - mean) * self.rows.slope / ((self.count - 1) * deviation)
+        return self.design.pull(outputs.slopes(self.rows.of, by, self.rows.rows)).T
 
 
 @dataclass(frozen=True)
@@ -103,15 +94,6 @@ def calibrate_inflation(wanted: float, bounds: int) -> BoundInflation:
     chosen on these rows, so its C is slightly better than that of a given model.
     """
     return BoundInflation(1.0, NormalDist().inv_cdf(1 - (1 - wanted) / max(bounds, 1)))
-
-
-def make_inflation(option: float | Mapping[str, float] | None, bounds: int) -> BoundInflation:
-    """Return the inflation for a checked option and the number of bounds over all constraints."""
-    if option is None:
-        return calibrate_inflation(DEFAULT_PASS_PROBABILITY, bounds)
-    if isinstance(option, Mapping):
-        return calibrate_inflation(option[PASS_KEY], bounds)
-    return BoundInflation(float(option))
 
 
 @dataclass(frozen=True)
@@ -193,23 +175,6 @@ class PredictedGoal:
 
 
 @dataclass(frozen=True)
-class PredictedTestResult:
-    """The predicted test of one candidate.
-
-    Attributes
-    ----------
-    upper
-        (P,) upper ends of all trees, infinite where there is no bound.
-    values
-        The measurements of each group.
-    """
-
-    upper: Array
-    outputs: ModelOutputs
-    values: tuple[Array, ...]
-
-
-@dataclass(frozen=True)
 class TestPrediction:
     """The test of all goals, predicted from n candidate rows.
 
@@ -264,24 +229,23 @@ class TestPrediction:
         predictor = BoundPredictor(bound, parts, side.delta)
         return PredictedLimit(side.sign, places, np.array(noise), predictor, self.inflation)
 
-    def with_parts(self, outputs: ModelOutputs) -> TestPrediction:
+    def with_parts(self, outputs: Measurements) -> TestPrediction:
         """Split trees into smooth parts: see `PredictedGoal`."""
-        moments = self.moments(tuple(group.measured(outputs) for group in self.groups))
+        moments = self._moments(outputs)
         goals = [
             goal.with_parts(np.array([limit.at(moments, sloped=False)[0] for limit in limits]))
             for goal, limits in zip(self.goals, self.limits, strict=True)
         ]
         return replace(self, goals=tuple(goals))
 
-    def moments(self, values: Sequence[Array]) -> Array:
+    def _moments(self, outputs: Measurements) -> Array:
         """Return means and deviations (Q, 2) of the measurements in each group."""
-        pairs = zip(self.groups, values, strict=True)
-        return np.array([group.moments(own) for group, own in pairs]).reshape(-1, 2)
+        found = [group.moments(group.rows.values(outputs)) for group in self.groups]
+        return np.array(found).reshape(-1, 2)
 
-    def at(self, outputs: ModelOutputs) -> PredictedTestResult:
-        values = tuple(group.measured(outputs) for group in self.groups)
-        upper, _ = self.of_moments(self.moments(values), sloped=False)
-        return PredictedTestResult(upper, outputs, values)
+    def upper(self, outputs: Measurements) -> Array:
+        """Return the upper ends (P,) of all trees, infinite where there is no bound."""
+        return self.of_moments(self._moments(outputs), sloped=False)[0]
 
     def of_moments(self, moments: Array, *, sloped: bool) -> tuple[Array, Array]:
         """Return upper ends (P,) of the trees at moments (Q, 2), and their slopes (P, Q, 2)."""
@@ -295,20 +259,20 @@ class TestPrediction:
                 slopes.append((by_limit @ by_moment).reshape(-1, *moments.shape))
         return np.concatenate(upper), np.nan_to_num(np.concatenate(slopes), posinf=0, neginf=0)
 
-    def slopes(self, expected: PredictedTestResult) -> Array:
+    def slopes(self, outputs: SmoothOutputs) -> Array:
         """Return the slopes (P, D) of the upper ends in the weights."""
-        pairs = zip(self.groups, expected.values, strict=True)
-        inner = [group.slopes(expected.outputs, values) for group, values in pairs]
+        values = [group.rows.values(outputs) for group in self.groups]
+        moments = [group.moments(own) for group, own in zip(self.groups, values, strict=True)]
+        inner = [group.slopes(outputs, own) for group, own in zip(self.groups, values, strict=True)]
+        upper, slopes = self.of_moments(np.reshape(moments, (-1, 2)), sloped=True)
         width = inner[0].shape[1] if inner else 0
-        _, slopes = self.of_moments(self.moments(expected.values), sloped=True)
-        flat = slopes.reshape(len(expected.upper), -1)
-        return np.asarray(flat @ np.reshape(inner, (-1, width)))
+        return np.asarray(slopes.reshape(len(upper), -1) @ np.reshape(inner, (-1, width)))
 
 
 def predict_safety_test(
     problem: Problem,
     safety: SafetyTestSpec,
-    outputs: ModelOutputs,
+    outputs: Measurements,
     inflation: float | Mapping[str, float] | None = 1.0,
     design: Design | None = None,
 ) -> TestPrediction:
@@ -341,13 +305,13 @@ def predict_safety_test(
     for goal in problem.constraints:
         plan = plan_goal_test(goal, safety, problem.rates)
         quantities = plan.parts(problem.rates, problem.label_ends)
-        samples = [
-            [rows.measured({rows.of: outputs.measured(rows.of)}) for rows in parts]
-            for parts in quantities
-        ]
+        samples = [[rows.measured(outputs) for rows in parts] for parts in quantities]
         bounds = plan.choose_bounds(safety.bound, samples)
         own = tuple(zip(bounds, map(terms, quantities), strict=True))
         goals.append(PredictedGoal(plan, own, tuple(enumerate(plan.trees))))
     plain = TestPrediction(tuple(groups), tuple(goals), safety.rows, share).with_parts(outputs)
+    if isinstance(inflation, float | int):
+        return replace(plain, inflation=BoundInflation(float(inflation)))
+    wanted = DEFAULT_PASS_PROBABILITY if inflation is None else inflation[PASS_KEY]
     count = sum(len(goal.plan.bounds) for goal in goals)
-    return replace(plain, inflation=make_inflation(inflation, count))
+    return replace(plain, inflation=calibrate_inflation(wanted, count))

@@ -5,7 +5,6 @@ It also fits the optimum without constraints.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -20,12 +19,10 @@ from scipy.special import expit
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.rates.analysis import Goal
-from ratecli.rates.expression import Expression, Leaf
+from ratecli.rates.expression import Expression, Leaf, leaves
 from ratecli.rates.functions import Interval
-from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.matrix import Measurements, RateMatrix
 from ratecli.rates.rate_function import RateFunction, Tangents
-from ratecli.rates.sample import Mask
-from ratecli.rates.table import Measurement
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
@@ -125,15 +122,80 @@ def score_model_of(problem: Problem) -> ScoreModel:
     return ScoreModel(np.where(signs == 0, np.nan, signs > 0), numeric=False)
 
 
-Weigh = Callable[[Array], Array]
+class SmoothOutputs(Measurements, Protocol):
+    """A model's outputs on n rows, with slopes in its scores."""
+
+    def slopes(self, of: str, by: Array, rows: Rows = ...) -> Array:
+        """Return the slopes (..., c) in the scores of `by.T @ self[of][rows]`; `by` are (n_g, c).
+
+        For a linear model, these are the slopes (n_g, c) in the scores of the rows.
+        """
+        ...
+
+
+class Design(Protocol):
+    """Features of rows: maps weights (D,) to scores, and slopes in scores to slopes in weights."""
+
+    @property
+    def X(self) -> Features: ...
+    @property
+    def width(self) -> int: ...
+    def scores(self, w: Array) -> Array: ...
+    def pull(self, slopes: Array) -> Array: ...
+    def some(self, chosen: NDArray[np.intp]) -> Design: ...
+
+
+class Model(Protocol):
+    """A kind of model: its outputs at scores, and the classifier of weights."""
+
+    @property
+    def numeric(self) -> bool: ...
+    def outputs(self, scores: Array) -> SmoothOutputs: ...
+    def classifier(self, w: Array) -> Classifier: ...
+
+
+Rows = NDArray[np.intp] | slice
+LINEAR_SQUARE = "squared error before clipping"
+"""A measurement of estimates that are not clipped to the range of the label."""
 
 
 @dataclass(frozen=True)
 class ScoreOutputs:
-    """Smooth measurements of a model on n rows at their scores, with slopes in the scores."""
+    """Smooth measurements of a model on n rows at their scores; 0 on rows without a label."""
 
     model: ScoreModel
     scores: Array
+
+    def __getitem__(self, of: str) -> Array:
+        match of:
+            case "decision":
+                return self._decisions
+            case "error":
+                return self._residuals
+            case "squared_error":
+                return self._residuals**2
+            case "log_loss":
+                label = self.model.label
+                return np.nan_to_num(np.logaddexp(0.0, (1 - 2 * label) * self.scores))
+            case str() if of == LINEAR_SQUARE:
+                return np.nan_to_num(self.scores - self.model.label) ** 2
+        raise KeyError(of)
+
+    def slopes(self, of: str, by: Array, rows: Rows = np.s_[:]) -> Array:
+        return np.asarray(by * self._derivatives(of)[rows, None])
+
+    def _derivatives(self, of: str) -> Array:
+        """Return the derivatives (n,) of a measurement in the scores."""
+        match of:
+            case "decision":
+                return self.model.sharpness * self._decisions * (1 - self._decisions)
+            case "log_loss":
+                return self._residuals
+            case "squared_error":
+                return 2 * self._residuals * self._estimate_slopes
+            case str() if of == LINEAR_SQUARE:
+                return 2 * np.nan_to_num(self.scores - self.model.label)
+        return self._estimate_slopes
 
     @cached_property
     def _estimates(self) -> Array:
@@ -156,123 +218,40 @@ class ScoreOutputs:
     def _decisions(self) -> Array:
         return np.asarray(expit(self.model.sharpness * self.scores))
 
-    def measured(self, of: str) -> Array:
-        """Return (n,) values of a `rates.table.Measurement`; 0 on rows without a label."""
-        match of:
-            case "decision":
-                return self._decisions
-            case "error":
-                return self._residuals
-            case "squared_error":
-                return self._residuals**2
-            case "log_loss":
-                return np.nan_to_num(
-                    np.logaddexp(0.0, self.scores) - self.model.label * self.scores
-                )
-        raise KeyError(of)
+    def curvatures(self, of: str) -> Array:
+        """Return the second derivatives (n,) of the log loss, or of `LINEAR_SQUARE`."""
+        return self._estimate_slopes if of == "log_loss" else np.full(len(self.scores), 2.0)
 
-    def pull(self, of: str, rows: NDArray[np.intp], design: Design, weigh: Weigh) -> Array:
-        return design.pull(weigh(self.slopes(of)[rows]).T)
 
-    def slopes(self, of: str) -> Array:
-        """Return the derivatives (n,) of `measured` in the scores."""
-        match of:
-            case "decision":
-                return self.model.sharpness * self._decisions * (1 - self._decisions)
-            case "log_loss":
-                return self._residuals
-            case "squared_error":
-                return 2 * self._residuals * self._estimate_slopes
-        return self._estimate_slopes
+class DecisionOutputs(dict[str, Array]):
+    """Given decisions (n,), 0 and 1 or probabilities; other measurements are NaN."""
+
+    def __init__(self, decisions: Array) -> None:
+        super().__init__(decision=decisions)
+
+    def __missing__(self, of: str) -> Array:
+        return np.full(len(self["decision"]), np.nan)
 
 
 @dataclass(frozen=True)
-class DecisionOutputs:
-    """Given decisions, 0 and 1 or probabilities, without slopes."""
+class MeanLoss:
+    """The mean of a convex loss with weights (n,): the log loss, or `LINEAR_SQUARE`.
 
-    decisions: Array
-
-    def measured(self, of: str) -> Array:
-        known = of == "decision"
-        return self.decisions if known else np.full(len(self.decisions), np.nan)
-
-    def pull(self, of: str, rows: NDArray[np.intp], design: Design, weigh: Weigh) -> Array:  # noqa: ARG002
-        return np.zeros((design.width, len(weigh(np.zeros(len(rows))))))
-
-
-class Design(Protocol):
-    """Features of rows: maps weights (D,) to scores, and slopes in scores to slopes in weights."""
-
-    @property
-    def X(self) -> Features: ...
-    @property
-    def width(self) -> int: ...
-    def scores(self, w: Array) -> Array: ...
-    def pull(self, slopes: Array) -> Array: ...
-    def some(self, chosen: NDArray[np.intp]) -> Design: ...
-
-
-class Model(Protocol):
-    """A kind of model: its outputs at scores, and the classifier of weights."""
-
-    @property
-    def numeric(self) -> bool: ...
-    def outputs(self, scores: Array) -> ModelOutputs: ...
-    def classifier(self, w: Array) -> Classifier: ...
-
-
-class ModelOutputs(Protocol):
-    """Measurements of a model on n rows, and their slopes in the weights."""
-
-    def measured(self, of: str) -> Array:
-        """Return (n,) values of a `rates.table.Measurement`."""
-        ...
-
-    def pull(self, of: str, rows: NDArray[np.intp], design: Design, weigh: Weigh) -> Array:
-        """Return (D, c) slopes in the weights of c weighted sums over some rows (n_g,).
-
-        `weigh` maps slopes (n_g,) of the rows to their c terms (c, n_g), and is linear. `design`
-        has the features of the rows.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class LogLossObjective:
-    """Mean of log(1 + exp(-sign * score)) with weights (n,); signs are -1, 1, or 0 (no label)."""
-
-    signs: Array
-    weights: Array
-
-    def value(self, scores: Array) -> float:
-        return float(self.weights @ np.logaddexp(0.0, -self.signs * scores))
-
-    def slopes(self, scores: Array) -> Array:
-        return np.asarray(-self.signs * self.weights * expit(-self.signs * scores))
-
-    def curvatures(self, scores: Array) -> Array:
-        chances = expit(scores)
-        return np.asarray(self.weights * self.signs**2 * chances * (1 - chances))
-
-
-@dataclass(frozen=True)
-class SquaredErrorObjective:
-    """Mean of (score - label)^2 with weights (n,), before scores are clipped to the label's range.
-
-    It is convex and an upper bound on the mean squared error of the clipped scores.
+    The latter is an upper bound on the mean squared error of the clipped scores.
     """
 
-    label: Array
+    of: str
     weights: Array
 
-    def value(self, scores: Array) -> float:
-        return float(self.weights @ (scores - self.label) ** 2)
+    def value(self, outputs: Measurements) -> float:
+        return float(self.weights @ outputs[self.of])
 
-    def slopes(self, scores: Array) -> Array:
-        return np.asarray(2 * self.weights * (scores - self.label))
+    def slopes(self, outputs: SmoothOutputs) -> Array:
+        return outputs.slopes(self.of, self.weights[:, None])[:, 0]
 
-    def curvatures(self, scores: Array) -> Array:  # noqa: ARG002
-        return 2 * self.weights
+    def curvatures(self, outputs: ScoreOutputs) -> Array:
+        """Return the second derivatives (n,) in the scores."""
+        return np.asarray(self.weights * outputs.curvatures(self.of))
 
 
 @dataclass(frozen=True)
@@ -281,50 +260,41 @@ class RateObjective:
 
     expression: Expression
     rates: RateMatrix
-    model: Any
-    """A `Model` whose outputs have `slopes`."""
+    """The rates of the expression."""
 
-    @cached_property
-    def _kinds(self) -> dict[Measurement, Mask]:
-        """For each measurement, the rates (K,) that are means of it."""
-        kinds = [leaf.rate.of for leaf in self.rates.leaves]
-        return {of: np.array([of == other for other in kinds]) for of in dict.fromkeys(kinds)}
-
-    def _tangent(self, outputs: ModelOutputs) -> Tangents:
-        rates = self.rates.measured({of: outputs.measured(of) for of in self._kinds})
-        return self._function.tangents(rates)
+    @classmethod
+    def of(cls, expression: Expression, rates: RateMatrix) -> RateObjective:
+        return cls(expression, rates.of_leaves(leaves(expression)))
 
     @cached_property
     def _function(self) -> RateFunction:
         return RateFunction.of([self.expression], self.rates.index())
 
-    def value(self, scores: Array) -> float:
-        return float(self._tangent(self.model.outputs(scores)).value[0])
+    def _tangent(self, outputs: Measurements) -> Tangents:
+        return self._function.tangents(self.rates.measured(outputs))
 
-    def weights(self, outputs: ModelOutputs) -> dict[Measurement, Array]:
-        """Return (n,) slopes of the expression in each kind of measurement."""
+    def value(self, outputs: Measurements) -> float:
+        return float(self._tangent(outputs).value[0])
+
+    def slopes(self, outputs: SmoothOutputs) -> Array:
         by_rate = np.nan_to_num(self._tangent(outputs).slopes[0])
-        return {of: self.rates.A.T @ np.where(own, by_rate, 0.0) for of, own in self._kinds.items()}
-
-    def slopes(self, scores: Array) -> Array:
-        outputs, total = self.model.outputs(scores), np.zeros(len(scores))
-        for of, weights in self.weights(outputs).items():
-            total += outputs.slopes(of) * weights
-        return total
-
-
-ConvexObjective = LogLossObjective | SquaredErrorObjective
-"""Convex in the scores and a sum over rows, with `curvatures` (n,)."""
+        kinds = [leaf.rate.of for leaf in self.rates.leaves]
+        parts = list[Array]()
+        for of in dict.fromkeys(kinds):
+            own = np.array([of == kind for kind in kinds])
+            by = self.rates.A.T @ np.where(own, by_rate, 0.0)
+            parts.append(outputs.slopes(of, by[:, None])[..., 0])
+        return np.asarray(np.sum(parts, axis=0))
 
 
-class ScoreObjective(Protocol):
-    """A function of scores (n,), with its slopes (n,)."""
+class Objective(Protocol):
+    """A function of a model's outputs, with slopes in its scores."""
 
-    def value(self, scores: Array) -> float: ...
-    def slopes(self, scores: Array) -> Array: ...
+    def value(self, outputs: Any) -> float: ...
+    def slopes(self, outputs: Any) -> Array: ...
 
 
-def smooth_objective(goal: Goal, rates: RateMatrix, model: ScoreModel) -> ScoreObjective:
+def smooth_objective(goal: Goal, rates: RateMatrix, model: ScoreModel) -> Objective:
     """Return the function that is minimized for a goal.
 
     `error` is replaced by log loss, because probabilities would be driven to 0 and 1; `mse` of
@@ -334,21 +304,21 @@ def smooth_objective(goal: Goal, rates: RateMatrix, model: ScoreModel) -> ScoreO
     if isinstance(node, Leaf):
         weights = np.asarray(rates.A[[rates.index()[node]]].toarray()[0], dtype=float)
         if node.rate.of == "squared_error" and model.numeric:
-            return SquaredErrorObjective(np.nan_to_num(model.label), weights)
+            return MeanLoss(LINEAR_SQUARE, weights)
         if not model.numeric and (node.rate.name == "error" or node.rate.of == "log_loss"):
-            return LogLossObjective(np.nan_to_num(2 * model.label - 1), np.abs(weights))
-    return RateObjective(node, rates, model)
+            return MeanLoss("log_loss", np.abs(weights))
+    return RateObjective.of(node, rates)
 
 
-def plain_objective(problem: Problem, model: ScoreModel) -> ConvexObjective:
+def plain_objective(problem: Problem) -> MeanLoss:
     """Return the log loss, or squared error for numbers, of all labelled rows.
 
     Raises E306 if no row has a label.
     """
-    signs, weights = problem.labels()
-    if model.numeric:
-        return SquaredErrorObjective(np.nan_to_num(model.label), label_weights(problem))
-    return LogLossObjective(signs, weights)
+    _, weights = problem.labels()
+    if problem.label_range is None:
+        return MeanLoss("log_loss", weights)
+    return MeanLoss(LINEAR_SQUARE, label_weights(problem))
 
 
 def label_weights(problem: Problem) -> Array:
@@ -368,25 +338,26 @@ FIT_TOLERANCE = 1e-11
 """Norm of the gradient in whitened coordinates at which to stop."""
 
 
-def fit_unconstrained(objective: ConvexObjective, design: DesignMatrix, l2: float) -> Array:
-    """Return the weights (D,) that minimize `objective + l2 / 2 |w|^2`, the bias not penalized.
+def fit_unconstrained(loss: MeanLoss, model: ScoreModel, design: DesignMatrix, l2: float) -> Array:
+    """Return the weights (D,) that minimize `loss + l2 / 2 |w|^2`, the bias not penalized.
 
     By SciPy's Newton method in a trust region, or by L-BFGS if there are too many weights for a
     matrix.
     """
-    start, nothing = np.zeros(design.width), np.zeros(design.X.shape[0])
-    flat = WhitenedCoordinates.around(design, start, objective.curvatures(nothing), l2)
+    start = np.zeros(design.width)
+    at_start = loss.curvatures(model.outputs(np.zeros(len(design))))
+    flat = WhitenedCoordinates.around(design, start, at_start, l2)
 
     def at(v: Array) -> tuple[float, Array]:
         """Return the penalized value and its gradient (D,)."""
         w = flat.weights(v)
-        scores = design.scores(w)
-        gradient = design.pull(objective.slopes(scores)) + design.penalties(l2) * w
-        value = objective.value(scores) + l2 / 2 * float(w[:-1] @ w[:-1])
+        outputs = model.outputs(design.scores(w))
+        gradient = design.pull(loss.slopes(outputs)) + design.penalties(l2) * w
+        value = loss.value(outputs) + l2 / 2 * float(w[:-1] @ w[:-1])
         return value, flat.slopes(gradient)
 
     def curvature(v: Array) -> Array:
-        rows = objective.curvatures(design.scores(flat.weights(v)))
+        rows = loss.curvatures(model.outputs(design.scores(flat.weights(v))))
         matrix = design.curvature(rows) + np.diag(design.penalties(l2))
         return flat.slopes(flat.slopes(matrix).T)
 

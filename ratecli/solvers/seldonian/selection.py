@@ -20,30 +20,29 @@ from ratecli.certify.certificate import round_up, smallest_factor
 from ratecli.models.base import Array
 from ratecli.rates.sample import Mask
 from ratecli.solvers.base import trace_row
-from ratecli.solvers.seldonian.prediction import PredictedTestResult, TestPrediction
+from ratecli.solvers.seldonian.prediction import TestPrediction
 from ratecli.solvers.seldonian.score_models import (
     MAX_DENSE_WEIGHTS,
     Design,
     Model,
-    ScoreObjective,
+    Objective,
+    SmoothOutputs,
     WhitenedCoordinates,
 )
 
 
 @dataclass(frozen=True)
 class CandidatePoint:
-    """A candidate: coordinates v, weights (D,), objective, and its predicted test."""
+    """A candidate: coordinates v, weights (D,), outputs, objective, and its predicted test.
+
+    `upper` (P,) are the upper ends, infinite where there is no bound.
+    """
 
     v: Array
     w: Array
-    scores: Array
+    outputs: SmoothOutputs
     objective: float
-    expected: PredictedTestResult
-
-    @property
-    def upper(self) -> Array:
-        """(P,) upper ends; +inf where there is no bound."""
-        return self.expected.upper
+    upper: Array
 
     @property
     def worst(self) -> float:
@@ -60,7 +59,7 @@ class CandidateSelection:
     """Minimize `objective + l2 / 2 |w|^2` subject to predicted upper ends that are at most 0."""
 
     design: Design
-    objective: ScoreObjective
+    objective: Objective
     l2: float
     prediction: TestPrediction
     model: Model
@@ -68,20 +67,20 @@ class CandidateSelection:
 
     def at(self, v: Array) -> CandidatePoint:
         w = self.coordinates.weights(v)
-        scores = self.design.scores(w)
-        value = self.objective.value(scores) + self.l2 / 2 * float(w[:-1] @ w[:-1])
-        expected = self.prediction.at(self.model.outputs(scores))
-        return CandidatePoint(v, w, scores, value if np.isfinite(value) else np.inf, expected)
+        outputs = self.model.outputs(self.design.scores(w))
+        value = self.objective.value(outputs) + self.l2 / 2 * float(w[:-1] @ w[:-1])
+        value = value if np.isfinite(value) else np.inf
+        return CandidatePoint(v, w, outputs, value, self.prediction.upper(outputs))
 
     def gradient(self, point: CandidatePoint) -> Array:
         """Return the gradient (D,) of the objective in v."""
-        gradient = self.design.pull(self.objective.slopes(point.scores))
+        gradient = self.design.pull(self.objective.slopes(point.outputs))
         gradient[:-1] += self.l2 * point.w[:-1]
         return self.coordinates.slopes(gradient)
 
     def jacobian(self, point: CandidatePoint) -> Array:
         """Return the slopes (P, D) of the upper ends in v."""
-        return self.coordinates.slopes(self.prediction.slopes(point.expected).T).T
+        return self.coordinates.slopes(self.prediction.slopes(point.outputs).T).T
 
 
 @dataclass

@@ -22,7 +22,7 @@ from ratecli.solvers.seldonian.options import Seldonian
 from ratecli.solvers.seldonian.policy import policy_selection
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.score_models import (
-    ConvexObjective,
+    MeanLoss,
     ScoreModel,
     WhitenedCoordinates,
     fit_unconstrained,
@@ -201,7 +201,7 @@ def select_candidate(
 
     optimum = selection.at(np.zeros(selection.design.width))
     track.step(optimum)
-    if optimum.passes and isinstance(selection.objective, ConvexObjective):
+    if optimum.passes and isinstance(selection.objective, MeanLoss):
         return optimum, {}
     start = desaturate_point(selection, optimum)
     multipliers = search(start)
@@ -218,7 +218,7 @@ def desaturate_point(selection: CandidateSelection, point: CandidatePoint) -> Ca
 
     There the slopes vanish, and a search could not follow them.
     """
-    typical = float(np.median(np.abs(point.scores)))
+    typical = float(np.median(np.abs(selection.design.scores(point.w))))
     if selection.model.numeric or typical <= CURVATURE_SCORE_CAP:
         return point
     return selection.at(selection.coordinates.place(point.w * (CURVATURE_SCORE_CAP / typical)))
@@ -266,19 +266,18 @@ def candidate_selection(
 ) -> CandidateSelection:
     """Return the optimization problem of smooth models, predicting the given safety test."""
     design, model = DesignMatrix(problem.X, "unregularized"), score_model_of(problem)
-    plain = plain_objective(problem, model)
+    plain = plain_objective(problem)
     objective = smooth_objective(problem.objective, problem.rates, model)
-    convex = objective if isinstance(objective, ConvexObjective) else plain
+    convex = objective if isinstance(objective, MeanLoss) else plain
 
     def around_minimum() -> WhitenedCoordinates:
-        origin = fit_unconstrained(convex, design, problem.l2)
+        origin = fit_unconstrained(convex, model, design, problem.l2)
         cap = np.inf if model.numeric else CURVATURE_SCORE_CAP
-        curvatures = plain.curvatures(np.clip(design.scores(origin), -cap, cap))
-        return WhitenedCoordinates.around(design, origin, curvatures, problem.l2)
+        capped = model.outputs(np.clip(design.scores(origin), -cap, cap))
+        return WhitenedCoordinates.around(design, origin, plain.curvatures(capped), problem.l2)
 
-    rows = [each for loss in (convex, plain) for each in vars(loss).values()]
-    losses = type(convex).__name__, type(plain).__name__
-    key = array_digest((problem.l2, model.numeric, losses), problem.X, *rows)
+    weights = model.label, convex.weights, plain.weights
+    key = array_digest((problem.l2, convex.of, plain.of), problem.X, *weights)
     coordinates = _coordinates_cache.get(key, around_minimum)
     scores = design.scores(coordinates.origin)
     prediction = predict_safety_test(problem, safety, model.outputs(scores), options.inflation)
