@@ -1,6 +1,6 @@
-"""Compiled loops of a training step in all B lanes (settings) at once.
+"""The compiled loop of a training step in all B lanes (settings) at once.
 
-Inner loops run over the lanes, so the compiler makes them vector instructions.
+Its inner loops run over the lanes, so the compiler makes them vector instructions.
 """
 
 from __future__ import annotations
@@ -13,31 +13,6 @@ import numpy as np
 COUNT_BLOCK_ROWS = 256
 """Rows whose counts are summed in single precision: few enough to make rounding negligible."""
 _ZERO, _ONE = np.float32(0), np.float32(1)
-
-
-@numba.njit(cache=True, error_model="numpy")
-def add_parts(parts: Any, table: Any, found: Any) -> None:
-    """Write the sums of parts (m, G), G at least 2, of a `table` (U, B) to `found` (m, B)."""
-    width = table.shape[1]
-    for i in range(len(parts)):
-        one, other = parts[i, 0], parts[i, 1]
-        for b in range(width):
-            found[i, b] = table[one, b] + table[other, b]
-        for g in range(2, parts.shape[1]):
-            more = parts[i, g]
-            for b in range(width):
-                found[i, b] += table[more, b]
-
-
-@numba.njit(cache=True, error_model="numpy")
-def add_to_parts(parts: Any, slopes: Any, found: Any) -> None:
-    """Add the slopes (m, B) in sums of parts (m, G) to those in the parts, `found` (U, B)."""
-    for i in range(len(parts)):
-        slope, own = slopes[i], parts[i]
-        for g in range(len(own)):
-            part = found[own[g]]
-            for b in range(len(slope)):
-                part[b] += slope[b]
 
 
 @numba.njit(cache=True, error_model="numpy")

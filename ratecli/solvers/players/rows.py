@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.models.base import Array, Features, append_columns
+from ratecli.models.base import Array, Features
 from ratecli.rates.matrix import RowKinds
+from ratecli.solvers.design_matrix import add_ones_column
 from ratecli.streaming.blocks import RowBlock
 from ratecli.streaming.stream import RUN_LENGTH, RowStream, SumArrays, add_sums
 
 Floats32 = NDArray[np.float32]
-Uint32Array = NDArray[np.uint32]
 
 LANES_OF_PRODUCT = 16
 """Columns of a product of dense rows: always the same number, so that the numbers of a lane do not
@@ -44,26 +44,12 @@ RARE_SAMPLE_ROWS = 2**12
 """Approximate number of rows in the sample of a rare kind."""
 
 
-class SharedParts(NamedTuple):
-    """Rows (m, d) as sums of parts that they share, in groups of adjacent columns.
+def shared_factors(X: sparse.csc_array) -> tuple[sparse.csr_array, ...]:
+    """Return sparse factors whose product is X (m, d), if products with them are cheaper; else ().
 
-    Attributes
-    ----------
-    table
-        (U, d) the smallest parts.
-    levels
-        (U', G) places of the parts that are added, in the level before or the table; G is at least
-        2. The sums of the last level are the m rows.
-    """
-
-    table: sparse.csr_array
-    levels: tuple[Uint32Array, ...]
-
-
-def shared_parts(X: sparse.csc_array) -> SharedParts | None:
-    """Group adjacent columns while a group has few distinct parts; None if it does not pay.
-
-    Then join pairs of groups while that saves additions.
+    Rows are sums of parts that they share. Adjacent columns form a group while it has few distinct
+    parts, and pairs of groups are joined while that saves additions. The last factor has the
+    smallest parts (U, d); the entries of the others are 1 for the parts that are added.
     """
     X.sum_duplicates()
     m, d = X.shape
@@ -80,35 +66,38 @@ def shared_parts(X: sparse.csc_array) -> SharedParts | None:
                 groups[-1] = (joined, [*groups[-1][1], j])
                 continue
         if len(groups) == most or code.max() >= MAX_DISTINCT_PARTS:
-            return None
+            return ()
         groups.append((code, [j]))
-    if len(groups) == 1:  # sums need two parts
-        groups.append((np.zeros(m, np.intp), []))
     tables = []
     for code, columns in groups:
         only = np.isin(np.arange(d), columns).astype(X.dtype)
         tables.append(sparse.csr_array(X[np.unique(code, return_index=True)[1]]) * only)
-    table = sparse.csr_array(sparse.vstack(tables))
-    table.eliminate_zeros()
-    codes, levels = [code for code, _ in groups], list[Uint32Array]()
-    places = _places(codes)
+    factors = [sparse.csr_array(sparse.vstack(tables))]
+    factors[0].eliminate_zeros()
+    codes = [code for code, _ in groups]
     while len(codes) > 2 and len(codes) % 2 == 0:
-        joint = [places[:, k : k + 2] for k in range(0, len(codes), 2)]
-        keys = [pair @ np.array([places.max() + 1, 1]) for pair in joint]
-        unique = [np.unique(each, return_index=True, return_inverse=True) for each in keys]
-        if 4 * sum(len(each) for each, _, _ in unique) > m * len(codes):  # saves no additions
-            break
-        kept = [pair[first] for pair, (_, first, _) in zip(joint, unique, strict=True)]
-        levels.append(np.concatenate(kept).astype(np.uint32))
-        codes = [code for _, _, code in unique]
         places = _places(codes)
-    return SharedParts(table, (*levels, places.astype(np.uint32)))
+        pairs = [places[:, k : k + 2] for k in range(0, len(codes), 2)]
+        keys = [pair @ np.array([places.max() + 1, 1]) for pair in pairs]
+        unique = [np.unique(each, return_index=True, return_inverse=True)[1:] for each in keys]
+        if 4 * sum(len(first) for first, _ in unique) > m * len(codes):  # saves no additions
+            break
+        kept = [pair[first] for pair, (first, _) in zip(pairs, unique, strict=True)]
+        factors.insert(0, _sums(np.concatenate(kept)))
+        codes = [code for _, code in unique]
+    return (_sums(_places(codes)), *factors)
 
 
 def _places(codes: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
     """Return the places (m, G) of the parts of each row, given by codes (m,) in G groups."""
     starts = np.cumsum([0, *(int(code.max()) + 1 for code in codes)])
     return np.stack([code + start for code, start in zip(codes, starts, strict=False)], axis=1)
+
+
+def _sums(places: NDArray[np.intp]) -> sparse.csr_array:
+    """Return the matrix (m, U) that adds the parts at some places (m, G)."""
+    ones, starts = np.ones(places.size, np.float32), np.arange(len(places) + 1) * places.shape[1]
+    return sparse.csr_array((ones, places.ravel(), starts))
 
 
 @dataclass(frozen=True)
@@ -123,14 +112,14 @@ class KindRows:
         (Q + 1,) where each kind begins.
     weight
         (m,) weight of each row.
-    parts
-        The parts that rows, with a last column of ones, are sums of, if it pays to compute these.
+    factors
+        The `shared_factors` of X with a last column of ones.
     """
 
     X: Features
     starts: NDArray[np.int64]
     weight: Floats32
-    parts: SharedParts | None = None
+    factors: tuple[sparse.csr_array, ...] = ()
 
     def run(self, W: Floats32, sides: Array | None = None) -> tuple[Array, Array | Floats32]:
         """Return the positively decided weight of each kind, and slopes of hinges.
@@ -145,29 +134,29 @@ class KindRows:
             yes, slopes = map(np.hstack, zip(*found, strict=True))
             return yes, slopes
         # imports numba, which takes a third of a second; boosted trees do not need it
-        from ratecli.solvers.players.lanes import add_parts, add_to_parts, count_and_slope
+        from ratecli.solvers.players.lanes import count_and_slope
 
-        X: Any
-        X, levels = self.parts or (self.X, ())
-        if sides is None and not levels and sparse.issparse(X):
-            X = X.toarray() if X.nnz > SPARSE_BELOW * X.shape[0] * X.shape[1] else X
+        X: Any = self.X
+        if self.factors:
+            slopes = reduce(lambda found, factor: factor @ found, reversed(self.factors), W)
+        else:
+            if (
+                sides is None
+                and sparse.issparse(X)
+                and X.nnz > SPARSE_BELOW * X.shape[0] * X.shape[1]
+            ):
+                X = X.toarray()
+            slopes = multiply(X, W[:-1]) + W[-1]  # scores, which are overwritten
         lanes, kinds = W.shape[1], len(self.starts) - 1
-        scores = [multiply(X, W) if levels else multiply(X, W[:-1]) + W[-1]]
-        for parts in levels:
-            scores.append(np.empty((len(parts), lanes), np.float32))
-            add_parts(parts, *scores[-2:])
-        slopes, yes = scores.pop(), np.zeros((kinds, lanes))
-        given = np.zeros((2 * kinds, lanes)) if sides is None else sides
+        given, yes = (
+            np.zeros((2 * kinds, lanes)) if sides is None else sides,
+            np.zeros((kinds, lanes)),
+        )
         count_and_slope(self.starts, self.weight, given.astype(np.float32), slopes, yes)
         if sides is None:
             return yes, np.zeros_like(W)
-        for parts in reversed(levels):
-            pulled = scores.pop()
-            pulled[:] = 0.0
-            add_to_parts(parts, slopes, pulled)
-            slopes = pulled
-        if levels:
-            return yes, multiply(X.T, slopes)
+        if self.factors:
+            return yes, reduce(lambda found, factor: factor.T @ found, self.factors, slopes)
         bias = multiply(np.ones((1, len(slopes)), np.float32), slopes)
         return yes, np.concatenate([multiply(X.T, slopes), bias])
 
@@ -231,10 +220,8 @@ class LaneRows:
         new = np.concatenate([[True], (np.diff(key) != 0) | (np.diff(kind) != 0)])
         weight = np.add.reduceat(kinds.weight[used], np.flatnonzero(new)).astype(np.float32)
         some = X[kinds.row[used[new]]].astype(np.float32)
-        parts = shared_parts(
-            sparse.csc_array(append_columns(some, np.ones((some.shape[0], 1)), np.float32))
-        )
-        self.merged = KindRows(some, kind_starts(kind[new], kinds), weight, parts)
+        factors = shared_factors(sparse.csc_array(add_ones_column(some, np.float32)))
+        self.merged = KindRows(some, kind_starts(kind[new], kinds), weight, factors)
         starts, weight = kind_starts(kind, kinds), kinds.weight[used].astype(np.float32)
         self._pool = RowPool(some, np.cumsum(new) - 1, starts, weight)
 
