@@ -78,7 +78,8 @@ class Predictions:
 
     `memberships` (n, L) are the probabilities of each value of a proxy for a column, if the
     classifier is based on a proxy. If None, its values are the positive and the negative decision.
-    `returns` are measurements of the rows as episodes, if it is a policy of episodes.
+    `returns` are measurements of the rows as episodes, if it is a policy of episodes; if each row
+    stands for several streamed ones, the means of what is measured of these.
     """
 
     decisions: Floats
@@ -98,7 +99,7 @@ class Predictions:
         """Return the per-row measurement to use in place of p; 0 on rows without a label."""
         if of == "decision":
             return self.decisions
-        if of not in DECISION_MEASUREMENTS:
+        if of in self.returns or of not in DECISION_MEASUREMENTS:
             return self.returns[of]
         if of == "log_loss":
             return log_loss(self.estimates, label)

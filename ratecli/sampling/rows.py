@@ -176,7 +176,7 @@ class TrialData:
             with fixed_features(self.X):
                 return {name: self.predictions(each) for name, each in classifiers.items()}
         label = self.sample.label if estimated else None
-        return dict(self.stream.predictions(classifiers, label))
+        return self.stream.predictions(classifiers, label)
 
     def predictions(self, classifier: Classifier) -> Predictions:
         """Return predictions on all rows; E411 for slices of missing columns."""

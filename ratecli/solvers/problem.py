@@ -132,7 +132,7 @@ class Problem:
         if self.label_range is not None:
             return classifier.estimate(self.X)
         if self.stream is not None:
-            return self.stream.decisions(classifier)
+            return self.stream.predictions({"": classifier})[""].decisions
         return classifier.decide(self.inputs(classifier))
 
     def inputs(self, classifier: Classifier) -> Features:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,78 +38,77 @@ from ratecli.datasets.split import (
 )
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.streaming.blocks import FeatureCoding, RowBlock
-from ratecli.streaming.stream import CELL_DTYPE, RowStream, SumArrays, row_weights
+from ratecli.streaming.stream import (
+    CELL_DTYPE,
+    FeatureCoding,
+    RowBlock,
+    RowStream,
+    SumArrays,
+    row_weights,
+)
 from ratecli.streaming.table import StreamedTable, check_splits_rows, write_together
 
 CellIndices = NDArray[np.int64]
 
 STRETCH = 2**16
-MAX_CELLS = 2**16
-CELLS_VERSION = 4
+MAX_CELLS, MAX_KEYS = 2**16, 2**62
+CELLS_VERSION = 5
+LABEL = ""
+"""Name of the label among the columns by which rows are distinguished."""
 DEVIATION_ROUNDING = 1e-14
 """A standard deviation below this share of the mean is a rounding error of 0."""
 MIN_NUMBER = 1e-150
 """The squares of smaller numbers underflow to 0."""
 
 
-class Grouping(NamedTuple):
-    """How a column of a record distinguishes rows: by its words or few numbers, else by `cuts`.
+NO_CUTS = np.zeros(0)
 
-    Cuts distinguish the numbers between them, and the cuts; a missing number is last.
+
+class Grouping(NamedTuple):
+    """How a column of a record distinguishes rows: by its words, or by numbers it is compared with.
+
+    Numbers between two of the `cuts` are alike; a missing number is last.
 
     Attributes
     ----------
-    part, place
-        `codes` or `numbers` of a record, and the column's index among them.
+    place
+        Index of the column among the codes of a record, or among its numbers.
     values
         A representative value for each index that `of` returns.
+    order
+        The index of each code of a word.
     """
 
-    part: str
     place: int
     values: NDArray[Any]
     order: CellIndices | None = None
-    cuts: NDArray[np.float64] | None = None
+    cuts: NDArray[np.float64] = NO_CUTS
 
     @classmethod
     def by(cls, table: StreamedTable, name: str, cuts: Sequence[float]) -> Grouping:
-        """Distinguish the rows of a table by a column that is only compared with `cuts`."""
+        """Distinguish the rows by a column; one of many numbers is only compared with `cuts`."""
         facts, place = table.columns[name], table.store.places[name]
         known = facts.values
         if facts.is_text:
             assert known is not None
-            rank = {word: k for k, word in enumerate(known)}
-            order = np.array([rank[word] for word in facts.words], dtype=np.int64)
-            return cls("codes", place, np.array(known, dtype=object), order)
-        ends = np.unique(np.array(cuts, dtype=np.float64))
-        found = _interval_values(ends) if known is None else known
-        return cls(
-            "numbers", place, np.array([*found, np.nan]), cuts=ends if known is None else None
-        )
+            order = np.array(list(map(known.index, facts.words)), dtype=np.int64)
+            return cls(place, np.array(known, dtype=object), order)
+        if known is not None:
+            ends, between = np.array(known, dtype=np.float64), np.array([*known, np.nan])
+        else:
+            ends = np.unique(np.array(cuts, dtype=np.float64))
+            low, high = np.array([-np.inf, *ends]), np.array([*ends, np.inf])
+            between = np.nextafter(low, np.inf) / 2 + np.nextafter(high, -np.inf) / 2
+        values = np.append(np.insert(between, np.arange(1, len(ends) + 1), ends), np.nan)
+        return cls(place, values, cuts=ends)
 
     def of(self, records: NDArray[np.void]) -> CellIndices:
         """Return the index of each row's value, as (m,)."""
-        found = records[self.part][:, self.place]
         if self.order is not None:
-            return np.asarray(self.order[found])
-        found = found.astype(np.float64)
-        if self.cuts is None:
-            index = np.searchsorted(self.values[:-1], found)
-        else:
-            sides = [np.searchsorted(self.cuts, found, side) for side in ("left", "right")]
-            index = sides[0] + sides[1]
+            return np.asarray(self.order[records["codes"][:, self.place]])
+        found = records["numbers"][:, self.place].astype(np.float64)
+        index = np.searchsorted(self.cuts, found) + np.searchsorted(self.cuts, found, "right")
         return np.where(np.isnan(found), len(self.values) - 1, index)
-
-
-def _interval_values(cuts: NDArray[np.float64]) -> list[float]:
-    """Return one number in each cell: below the first cut, each cut, and between or above cuts."""
-    if not len(cuts):
-        return [0.0]
-    middles = cuts[:-1] / 2 + cuts[1:] / 2
-    ends = np.nextafter(cuts[[0, -1]], [-np.inf, np.inf])
-    between = np.array([*middles, ends[1]])
-    return [float(ends[0]), *np.stack([cuts, between], axis=1).ravel().tolist()]
 
 
 class CellTable:
@@ -163,18 +162,12 @@ class CellTable:
         *own, part = np.unravel_index(keys, self.sizes)
         self.part = np.array(SPLIT_NAMES, "<U10")[part]
         self.effective = np.divide(self.weight**2, square, out=self.count.copy(), where=square > 0)
-        values = {
-            name: each.values[index]
-            for (name, each), index in zip(self.groupings.items(), own, strict=True)
-        }
-        self.label = np.full(len(part), np.nan)
-        if "" in values:
-            self.label = np.append(table.label_of, np.nan)[own[0]]
-            del values[""]
-        self.columns: dict[str, NDArray[Any]] = values
+        pairs = zip(self.groupings.items(), own, strict=True)
+        self.columns = {name: each.values[index] for (name, each), index in pairs}
+        self.label = self.columns.pop(LABEL, np.full(len(part), np.nan))
 
     def _find_groupings(self, slices: Mapping[str, Sequence[float]]) -> dict[str, Grouping]:
-        """Return how rows are distinguished: by the label (""), then by other columns."""
+        """Return how rows are distinguished: by the label, then by other columns."""
         spec, table = self.spec, self.table
         if spec.order is not None:
             message = "the rows of a streamed table cannot be split by the order of a column"
@@ -184,7 +177,11 @@ class CellTable:
         names = [name for name in slices if name in table.columns]
         names += [] if spec.by is None else [spec.by]
         names += [name for name in spec.stratify or () if name != "label"]
-        found = {} if table.label is None else {"": Grouping.by(table, table.label, ())}
+        found = dict[str, Grouping]()
+        if table.label is not None:
+            own, labels = Grouping.by(table, table.label, ()), table.label_of
+            labels = labels if own.order is not None else np.repeat([*labels, np.nan], 2)
+            found[LABEL] = own._replace(values=labels)
         for name in dict.fromkeys(names):
             if name not in table.columns:
                 raise missing_column_error(name, table.columns)
@@ -197,20 +194,26 @@ class CellTable:
 
         Return the keys (C,) of the cells, and (3, C) numbers of rows, weights and squared weights.
         """
+        if np.prod(np.array(self.sizes, dtype=float)) >= MAX_KEYS:
+            raise self._too_many_cells()
         known: dict[int, int] = {}
-        totals = np.zeros((3, MAX_CELLS))
-        few = np.prod(np.array(self.sizes, dtype=float)) < 2**62
+        totals, table = np.zeros((3, MAX_CELLS)), self.table
         with path.open("wb") as file:
-            for k, (places, weights) in enumerate(self._stretches()):
-                if few:
-                    key = np.ravel_multi_index((*places, self._parts(places, k)), self.sizes)
-                    keys, of = np.unique(key, return_inverse=True)
-                    ids = np.array([known.setdefault(each, len(known)) for each in keys.tolist()])
-                if not few or len(known) > MAX_CELLS:
-                    names = ", ".join(f"'{name}'" for name in self.groupings if name)
-                    message = f"the columns {names} distinguish more than {MAX_CELLS} kinds of rows"
-                    hint = "define groups and strata by fewer or coarser columns"
-                    raise FaultError(Diagnostic("E411", message, hint))
+            for k, first in enumerate(range(0, len(table), STRETCH)):
+                found = [
+                    (
+                        row_weights(records, table.weight_at),
+                        *(each.of(records) for each in self.groupings.values()),
+                    )
+                    for _, records in table.store.pieces(first, min(first + STRETCH, len(table)))
+                ]
+                weights, *places = map(np.concatenate, zip(*found, strict=True))
+                part = self._parts(dict(zip(self.groupings, places, strict=True)), k, len(weights))
+                key = np.ravel_multi_index((*places, part), self.sizes)
+                keys, of = np.unique(key, return_inverse=True)
+                ids = np.array([known.setdefault(each, len(known)) for each in keys.tolist()])
+                if len(known) > MAX_CELLS:
+                    raise self._too_many_cells()
                 cell = ids[of]
                 cell.astype(CELL_DTYPE).tofile(file)
                 added = None, weights, weights**2
@@ -220,40 +223,29 @@ class CellTable:
         check_parts(dict(zip(SPLIT_NAMES, counts, strict=True)), self.spec, None)
         return keys, sums
 
-    def _stretches(self) -> Iterator[tuple[list[CellIndices], NDArray[np.float64]]]:
-        """Yield the indices of all grouping columns, and the weights, `STRETCH` rows at a time."""
-        store, weight = self.table.store, weight_position(self.table)
-        for first in range(0, store.rows, STRETCH):
-            found = [
-                (
-                    *(each.of(records) for each in self.groupings.values()),
-                    row_weights(records, weight),
-                )
-                for _, records in store.pieces(first, min(first + STRETCH, store.rows))
-            ]
-            *places, weights = map(np.concatenate, zip(*found, strict=True))
-            yield places, weights
+    def _too_many_cells(self) -> FaultError:
+        names = ", ".join(f"'{name}'" for name in self.groupings if name != LABEL)
+        message = f"the columns {names} distinguish more than {MAX_CELLS} kinds of rows"
+        hint = "define groups and strata by fewer or coarser columns"
+        return FaultError(Diagnostic("E411", message, hint))
 
-    def _parts(self, places: Sequence[CellIndices], k: int) -> CellIndices:
-        """Return the index in `SPLIT_NAMES` of the part of each row of stretch k, as (m,)."""
-        spec, of, total = self.spec, dict(zip(self.groupings, places, strict=True)), len(self.table)
-        rows = min(STRETCH, total - k * STRETCH)
-        columns = {name: of[name] for name in spec.stratify or () if name != "label"}
-        label = np.full(rows, np.nan)
+    def _parts(self, of: Mapping[str, CellIndices], k: int, rows: int) -> CellIndices:
+        """Return the index in `SPLIT_NAMES` of the part of each row of stretch k, as (m,).
+
+        `of` has the index of each row's value, by column.
+        """
+        spec, rng, exact = self.spec, self.generator(k), len(self.table) <= STRETCH
         if spec.by is not None:  # split the values of the column
-            columns, label = {spec.by: self.groupings[spec.by].values}, label[:0]
-        elif "" in of:
-            label = np.append(self.table.label_of, np.nan)[of[""]]
-        index = None if spec.by is not None else range(rows)
-        stretch = Table(pd.DataFrame(columns, index), (), label, "")
-        part = split_rows(stretch, spec, self.generator(k), exact=total <= STRETCH)
-        found = np.select([part == name for name in SPLIT_NAMES], range(len(SPLIT_NAMES)))
-        return found if spec.by is None else found[of[spec.by]]
-
-
-def weight_position(table: StreamedTable) -> int | None:
-    """Return the index of the weight among the numbers of a record; None if rows count alike."""
-    return None if table.weight is None else table.store.places[table.weight]
+            frame = pd.DataFrame({spec.by: self.groupings[spec.by].values})
+            part = split_rows(Table(frame, (), np.zeros(0), ""), spec, rng)[of[spec.by]]
+        else:
+            strata = {name: of[name] for name in spec.stratify or () if name != "label"}
+            label = (
+                self.groupings[LABEL].values[of[LABEL]] if LABEL in of else np.full(rows, np.nan)
+            )
+            stretch = Table(pd.DataFrame(strata, range(rows)), (), label, "")
+            part = split_rows(stretch, spec, rng, exact=exact)
+        return np.select([part == name for name in SPLIT_NAMES], range(len(SPLIT_NAMES)))
 
 
 def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, Encoder]:
@@ -261,7 +253,7 @@ def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, E
     sums = cells.count, cells.weight, cells.effective
     into = np.arange(len(cells.count), dtype=np.int32)
     coding = feature_coding(table, Encoder.of([]))
-    rows = RowStream(table.store, cells.path, into, weight_position(table), coding, *sums)
+    rows = RowStream(table.store, cells.path, into, table.weight_at, coding, *sums)
     encoder, shares = fit_stream_encoder(table, rows[np.flatnonzero(cells.part == "train")])
     return replace(rows, coding=feature_coding(table, encoder, shares)), encoder
 

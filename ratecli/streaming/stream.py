@@ -1,11 +1,12 @@
-"""Rows that stay in a file: a stream takes the place of a feature matrix.
+"""Rows that stay in a file: a stream takes the place of a feature matrix, and yields blocks.
 
 How a row counts in rates depends on its label, its split and its slices, not on its features. Rows
 that agree in all of these form one *cell*: all rates of an experiment are sums over a few cells,
 and what a solver or a measurement needs of a classifier is a sum over the rows of each cell. So a
 stream replaces the features of C rows: `shape` is (C, d), and `stream[cells]` are the rows of some
-of the cells. Sums are added in a fixed order, so the numbers are the same wherever partitions are
-summed: in this process, or by idle workers of a cluster.
+of the cells. Records (numbers and coded words) become features one block at a time: the features of
+20 million rows take 30 GB, their records 3 GB. Sums are added in a fixed order, so the numbers are
+the same wherever partitions are summed: in this process, or by idle workers of a cluster.
 """
 
 from __future__ import annotations
@@ -13,25 +14,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial, reduce
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial, reduce
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from ratecli.models.base import Array, Classifier
+from ratecli.models.base import Array, Classifier, Features, features_of_entries
 from ratecli.models.composed import all_outputs
 from ratecli.rates.matrix import Predictions, log_loss
 from ratecli.rates.sample import make_read_only
 from ratecli.rates.table import Measurement
-from ratecli.streaming.blocks import FeatureCoding, RowBlock
 from ratecli.streaming.table import RecordStore, read_items, read_runs
 
 SumArrays: TypeAlias = tuple[Array, ...]
 PartSums: TypeAlias = "Callable[[Iterable[RowBlock]], SumArrays]"
+Places: TypeAlias = NDArray[np.intp]
 
 MEASUREMENTS: tuple[Measurement, ...] = ("decision", "error", "squared_error", "log_loss")
 """In the order of `_prediction_sums`."""
@@ -41,6 +42,90 @@ PARTITION_ROWS = 2**19
 CELL_DTYPE = np.dtype("<u2")
 SCHEDULER_VARIABLE = "RATECLI_SCHEDULER"
 """Environment variable with the scheduler's address, set in the process of a trial on a cluster."""
+
+
+class FeatureCoding(NamedTuple):
+    """How a record becomes d features, E of which may be nonzero: one for each encoded column.
+
+    Attributes
+    ----------
+    place
+        (E,) index of the column among a record's numbers, or among its codes.
+    at
+        (E,) index of the column's first feature.
+    mean, scale
+        (E,) the feature of a number is (number - mean) / scale.
+    missing
+        (E,) 1 if the next feature says that the number is missing, else 0.
+    first_level
+        (E,) index in `level` of the first level of a column of words, -1 for numbers.
+    level
+        (L,) index of each level's feature among those of its column, -1 if it has none.
+    shares
+        (d,) share of the training rows that have each feature.
+    """
+
+    place: Places
+    at: Places
+    mean: Array
+    scale: Array
+    missing: Places
+    first_level: Places
+    level: Places
+    shares: Array
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """m rows of a stream.
+
+    Attributes
+    ----------
+    start
+        The place in the table of the first record.
+    numbers, codes
+        (M, ...) records, some of which are the rows.
+    rows
+        (m,) the places of the rows among the records.
+    cell, weight
+        (m,) the cell and the weight of each row.
+    coding
+        How records become features.
+    """
+
+    start: int
+    numbers: NDArray[np.floating]
+    codes: NDArray[np.unsignedinteger]
+    rows: Places
+    cell: NDArray[np.int32]
+    weight: Array
+    coding: FeatureCoding
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def X(self) -> Features:
+        """(m, d) features, those of an in-memory encoder bit for bit (`datasets.encode`)."""
+        from ratecli.streaming.record_loops import fill_entries  # noqa: PLC0415  numba
+
+        shape = (len(self), len(self.coding.at))
+        columns, values = np.empty(shape, np.int32), np.empty(shape)
+        fill_entries(self.numbers, self.codes, self.rows, self.coding, columns, values)
+        width = len(self.coding.shares)
+        return values if width == shape[1] else features_of_entries(columns, values, width)
+
+    def some(self, which: Any) -> RowBlock:
+        """Return selected rows, in the order of `which`."""
+        own = {name: getattr(self, name)[which] for name in ("rows", "cell", "weight")}
+        return replace(self, **own)
+
+    @classmethod
+    def joined(cls, blocks: Sequence[RowBlock]) -> RowBlock:
+        """Return the rows of all blocks, at least one, as a single block."""
+        parts = ((b.numbers[b.rows], b.codes[b.rows], b.cell, b.weight) for b in blocks)
+        numbers, codes, cell, weight = map(np.concatenate, zip(*parts, strict=True))
+        return cls(0, numbers, codes, np.arange(len(cell)), cell, weight, blocks[0].coding)
 
 
 @dataclass(frozen=True)
@@ -80,12 +165,12 @@ class RowStream:
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.count), self.coding.width
+        return len(self.count), len(self.coding.shares)
 
     def __len__(self) -> int:
         return len(self.count)
 
-    def __getitem__(self, cells: NDArray[np.intp]) -> RowStream:
+    def __getitem__(self, cells: Places) -> RowStream:
         """Return the rows of some cells, renumbered in the given order."""
         renumbered = np.full(len(self) + 1, -1, np.int32)  # the last is for excluded rows (-1)
         renumbered[cells] = np.arange(len(cells), dtype=np.int32)
@@ -93,32 +178,28 @@ class RowStream:
         some = {name: getattr(self, name)[cells] for name in names}
         return replace(self, into=renumbered[self.into], **some)
 
-    def sums(self, compute: PartSums, every: int = 1) -> SumArrays:
-        """Return the sums over all rows, or over one in `every` runs.
-
-        `compute` returns those over some blocks. It must be picklable: a cluster may compute it.
-        """
-        if every > 1:
-            return compute(self._run_blocks(range(0, self.runs(), every)))
-        return reduce(add_sums, _sums_of_partitions(self, compute))
-
     def blocks(self, first: int = 0, last: int | None = None) -> Iterator[RowBlock]:
         """Yield the rows from `first` to before `last`, without excluded ones."""
         for start, records in self.store.pieces(first, last):
             cells = read_items(self.cells, CELL_DTYPE, start, len(records))
             yield self._block(start, records, cells)
 
-    def _run_blocks(self, runs: Sequence[int]) -> Iterator[RowBlock]:
-        """Yield the rows of some runs, as many at a time as when reading all rows."""
-        at_once = max(1, self.store.at_once // RUN_LENGTH)
-        for k in range(0, len(runs), at_once):
-            yield self.read_runs(runs[k : k + at_once])
-
     def _block(self, start: int, records: NDArray[np.void], cells: NDArray[np.uint16]) -> RowBlock:
         cell, weight = self.into[cells], row_weights(records, self.weight_at)
         rows = np.flatnonzero(cell >= 0)
         numbers, codes = records["numbers"], records["codes"]
         return RowBlock(start, numbers, codes, rows, cell[rows], weight[rows], self.coding)
+
+    def sums(self, compute: PartSums, every: int = 1) -> SumArrays:
+        """Return the sums over all rows, or over one in `every` runs.
+
+        `compute` returns those over some blocks. It must be picklable: a cluster may compute it.
+        """
+        if every == 1:
+            return reduce(add_sums, _sums_of_partitions(self, compute))
+        runs, at_once = range(0, self.runs(), every), max(1, self.store.at_once // RUN_LENGTH)
+        starts = range(0, len(runs), at_once)  # as many rows at a time as when reading all
+        return compute(self.read_runs(runs[k : k + at_once]) for k in starts)
 
     def runs(self) -> int:
         """Return the number of runs of `RUN_LENGTH` rows; the last one may be shorter."""
@@ -135,41 +216,24 @@ class RowStream:
         some = (rows.some(rng.random(len(rows)) < chances[rows.cell]) for rows in self.blocks())
         return RowBlock.joined(list(some))
 
-    def decisions(self, classifier: Classifier) -> Array:
-        """Return the mean probability (C,) of a classifier's positive decision in each cell."""
-        return self.predictions({"": classifier}, None)[""].decisions
-
     def predictions(
-        self, classifiers: Mapping[str, Classifier], label: Array | None
-    ) -> dict[str, StreamedPredictions]:
-        """Return the predictions of each classifier by name, computed in one pass.
+        self, classifiers: Mapping[str, Classifier], label: Array | None = None
+    ) -> dict[str, Predictions]:
+        """Return each classifier's mean predictions of the rows of each cell, in one pass.
 
-        The errors of estimates are included only if the `label` (C,) of each cell is given.
+        Those of a name have the mean decisions, unknown scores and estimates, and, if the `label`
+        (C,) of each cell is given, the mean errors of estimates as measurements.
         """
         compute = partial(_prediction_sums, tuple(classifiers.values()), len(self), label)
         (sums,) = self.sums(compute)
         found = np.divide(sums, self.weight, where=self.weight > 0, out=np.zeros_like(sums))
         unknown = np.full(len(self), np.nan)
         return {
-            name: StreamedPredictions(
-                means[0], unknown, unknown, means=dict(zip(MEASUREMENTS, means, strict=False))
+            name: Predictions(
+                means[0], unknown, unknown, returns=dict(zip(MEASUREMENTS, means, strict=False))
             )
             for name, means in zip(classifiers, found, strict=True)
         }
-
-
-@dataclass(frozen=True)
-class StreamedPredictions(Predictions):
-    """Predictions of a classifier on C cells, as means of the rows in each cell.
-
-    Scores and estimates of single rows are unknown; `means` has what rates need, by measurement.
-    """
-
-    means: Mapping[Measurement, Array] = field(default_factory=dict)
-
-    def measure(self, of: Measurement, label: Array) -> Array:
-        del label  # included in the means
-        return self.means[of]
 
 
 def row_weights(records: NDArray[np.void], weight_at: int | None) -> Array:

@@ -406,6 +406,11 @@ class StreamedTable:
     def __len__(self) -> int:
         return self.store.rows
 
+    @property
+    def weight_at(self) -> int | None:
+        """Index of the weight among the numbers of a record; None if rows count alike."""
+        return None if self.weight is None else self.store.places[self.weight]
+
     def _check_columns(self, entry: DatasetSpec, slices: Sequence[str]) -> None:
         """Raise the first error of the columns in their roles."""
         check_columns(entry, self.features, self.columns, len(self))

@@ -21,8 +21,7 @@ from ratecli.models.linear import Logistic, Threshold
 from ratecli.solvers.baselines.options import SVM_GAP
 from ratecli.solvers.liblinear import ClassificationLoss
 from ratecli.solvers.problem import Problem
-from ratecli.streaming.blocks import RowBlock
-from ratecli.streaming.stream import RowStream, SumArrays
+from ratecli.streaming.stream import RowBlock, RowStream, SumArrays
 
 
 def sum_losses(
@@ -32,11 +31,11 @@ def sum_losses(
     every: NDArray[np.int64],
     blocks: Iterable[RowBlock],
 ) -> SumArrays:
-    """Return the sums over blocks that `streaming.loops.add_losses` describes.
+    """Return the sums over blocks that `streaming.record_loops.add_losses` describes.
 
     `labels` are the side of the rows of each cell and the factor of their weights.
     """
-    from ratecli.streaming.loops import add_losses  # numba
+    from ratecli.streaming.record_loops import add_losses  # numba
 
     side, share = labels
     sums = np.zeros(4), np.zeros(len(w)), np.zeros((len(w), len(w)))

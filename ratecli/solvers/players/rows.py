@@ -16,8 +16,7 @@ from scipy import sparse
 from ratecli.models.base import Array, Features
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.design_matrix import add_ones_column
-from ratecli.streaming.blocks import RowBlock
-from ratecli.streaming.stream import RUN_LENGTH, RowStream, SumArrays, add_sums
+from ratecli.streaming.stream import RUN_LENGTH, RowBlock, RowStream, SumArrays, add_sums
 
 Floats32 = NDArray[np.float32]
 

@@ -1,6 +1,6 @@
 """Compiled loops over records: their features, and the sums of a pass of Newton's method.
 
-`coding` is a `streaming.blocks.FeatureCoding`. The module imports numba, which takes 0.2 s: it is
+`coding` is a `streaming.stream.FeatureCoding`. The module imports numba, which takes 0.2 s: it is
 imported where rows are streamed.
 """
 
