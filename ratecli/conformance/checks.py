@@ -1,13 +1,9 @@
-"""Checks of a plugin, their results, and the side effects that they look for."""
+"""Checks of a plugin and their results."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import chdir, contextmanager, redirect_stdout
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from ratecli.errors import exception_line
@@ -79,53 +75,53 @@ class Caution(str):
 
 
 Check = Callable[[Any], Iterable[str]]
-"""Yields why a subject fails, and nothing if it passes.
+"""Yields why a case fails, and nothing if it passes.
 
 The name of the function says what is checked, and its docstring how to fix what it finds.
 """
+Cases = Callable[[Any], Iterable[tuple[str, Any]]]
+"""Returns the cases of a subject that a check is called with, each with its name for messages."""
+CheckTable = Mapping[Check, Cases]
+"""Checks in their order, with the cases of each."""
+
+
+def itself(subject: object) -> list[tuple[str, object]]:
+    """Return the subject as the only case."""
+    return [("", subject)]
 
 
 def run_checks(
-    subject: object, required: Sequence[Check], others: Sequence[Check]
+    subject: object, checks: CheckTable, required: Container[Check] = ()
 ) -> tuple[CheckResult, ...]:
-    """Run checks in their order; if a required one fails, those after it are skipped."""
+    """Run checks on their cases, in order; if a required one fails, those after it are skipped."""
     results, is_broken = list[CheckResult](), False
-    for check in (*required, *others):
-        skipped = CheckResult(_name(check), "skipped", "an earlier check failed")
-        results.append(skipped if is_broken else run_check(check, subject))
-        is_broken |= check in required and results[-1].state == "failed"
+    for check, cases in checks.items():
+        name, mend = check.__name__.replace("_", " "), check.__doc__ or ""
+        if is_broken:
+            results.append(CheckResult(name, "skipped", "an earlier check failed"))
+            continue
+        state, reason = _run_check(check, cases, subject)
+        results.append(CheckResult(name, state, reason, mend * (state in {"failed", "warning"})))
+        is_broken = check in required and state == "failed"
     return tuple(results)
 
 
-def _name(check: Check) -> str:
-    return check.__name__.replace("_", " ")
-
-
-def run_check(check: Check, subject: object) -> CheckResult:
-    """Run a check. The first failure counts; an exception fails a check, too."""
-    name, mend, reasons = _name(check), check.__doc__ or "", list[str]()
+def _run_check(
+    check: Check, cases: Cases, subject: object
+) -> tuple[Literal["ok", "failed", "warning", "skipped"], str]:
+    """Return the state and the first failure, else the first caution; an exception is a failure."""
+    caution, where = "", ""
     try:
-        for reason in check(subject):  # keeps those before an exception
-            reasons.append(reason)
+        for where, case in cases(subject):
+            for reason in check(case):
+                text = f"{where}: {reason}" if where else str(reason)
+                if not isinstance(reason, Caution):
+                    return "failed", text
+                caution = caution or text
     except CheckSkippedError as error:
-        return CheckResult(name, "skipped", str(error))
+        return "skipped", str(error)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  plugins may raise anything
-        reasons.append(exception_line(error))
-    if not reasons:
-        return CheckResult(name, "ok")
-    failures = [reason for reason in reasons if not isinstance(reason, Caution)]
-    state: Literal["failed", "warning"] = "failed" if failures else "warning"
-    return CheckResult(name, state, str([*failures, *reasons][0]), mend)
-
-
-@contextmanager
-def watch_side_effects() -> Iterator[list[str]]:
-    """Run the block in an empty folder; add a sentence for each of its side effects to the list."""
-    effects: list[str] = []
-    with TemporaryDirectory() as folder, chdir(folder), redirect_stdout(io.StringIO()) as output:
-        yield effects
-        effects += [f"it writes to '{each.name}'" for each in Path(folder).iterdir()]
-    if printed := output.getvalue().strip():
-        effects.append(f"it prints '{printed[:40]}'")
+        return "failed", f"{where}: {exception_line(error)}" if where else exception_line(error)
+    return ("warning" if caution else "ok"), caution

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -14,14 +18,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.certify.trees import SafetyTestSpec
-from ratecli.conformance.checks import CheckSkippedError, OptimalityGap, watch_side_effects
-from ratecli.errors import exception_line
+from ratecli.conformance.checks import CheckSkippedError, OptimalityGap
+from ratecli.errors import FaultError, exception_line
 from ratecli.experiment.checks.goals import refusal_reason
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
+from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.parser import parse_constraint, parse_expression
-from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Sample
 from ratecli.rates.scope import Scope
 from ratecli.runner.training_problem import training_problem
@@ -114,18 +118,18 @@ class TinyProblemGoals:
         scope = Scope(values={"g": ("a", "b")}.get, columns=frozenset({"g"}))
         rules = []
         for name, text in self.rules.items():
-            parts = constraint_differences(parse_constraint(text), scope)
-            rules.append(constraint_goal(name, text, parts, violation_expression(parts)))
-        objective = resolve(parse_expression(self.objective), scope)
+            parts = rs.constraint_differences(parse_constraint(text), scope)
+            rules.append(constraint_goal(name, text, parts, rs.violation_expression(parts)))
+        objective = rs.resolve(parse_expression(self.objective), scope)
         return objective_goal(self.objective, objective), tuple(rules)
 
-    def problem(self, solver: Solver, rows: pd.DataFrame) -> Problem:
+    def problem(self, solver: Solver, rows: TrialData) -> Problem:
         """Return the problem as the runner would pose it."""
         objective, rules = self.read()
-        problem = training_problem(trial_data(rows), objective, rules, L2)
+        problem = training_problem(rows, objective, rules, L2)
         if solver.needs_safety_test:
-            delta = dict.fromkeys((rule.name for rule in rules), 0.2)
-            problem = replace(problem, safety_test=SafetyTestSpec(delta, len(rows)))
+            test = SafetyTestSpec(dict.fromkeys(self.rules, 0.2), len(rows.sample))
+            problem = replace(problem, safety_test=test)
         if solver.needs_deployed:
             problem = replace(problem, deployed=Threshold(np.eye(problem.X.shape[1])[0]))
         return problem
@@ -138,7 +142,7 @@ class TinyProblemGoals:
         pairs = [(objective, True), *((rule, False) for rule in rules)]
         if any(refusal_reason(type(solver), goal, objective=at)[0] for goal, at in pairs):
             return False
-        rates = self.problem(solver, plain_table()).rates
+        rates = self.problem(solver, trial_data(plain_table())).rates
         return not any(solver.obstacle(rule, rates) for rule in rules)
 
 
@@ -191,48 +195,36 @@ def indistinguishable_rows(*columns: Array) -> RowPositions:
     return np.unique(table, axis=0, return_inverse=True)[1].ravel()
 
 
-@dataclass(frozen=True)
 class SolverRun:
-    """One call of `solve`: what it returned or raised, and sentences on its side effects."""
+    """One call of a solver: what it returned or raised, and sentences on its side effects."""
 
-    goals: TinyProblemGoals
-    problem: Problem
     answer: Solution | BaseException
-    effects: tuple[str, ...]
-    seconds: float
+    effects: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, solver: Solver, goals: TinyProblemGoals, rows: pd.DataFrame) -> SolverRun:
-        """Run a solver on a table."""
-        problem = goals.problem(solver, rows)
-        with watch_side_effects() as effects:
-
-            def progress(text: object) -> None:
-                if not isinstance(text, str) or not text.strip():
-                    effects.append(f"it calls progress({text!r}), not with one line of text")
-
+    def __init__(self, solver: Solver, goals: TinyProblemGoals, table: pd.DataFrame) -> None:
+        """Run a solver on a table, in an empty folder."""
+        self.solver, self.goals, self.rows = solver, goals, trial_data(table)
+        self.problem = goals.problem(solver, self.rows)
+        rng, printed = np.random.default_rng(SEED), io.StringIO()
+        with TemporaryDirectory() as folder, chdir(folder), redirect_stdout(printed):
             start = time.perf_counter()
-            answer: Solution | BaseException
             try:
-                answer = solver.solution(problem, np.random.default_rng(SEED), progress)
+                self.answer = solver.solution(self.problem, rng, self._progress)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001  plugins may raise anything
-                answer = error
-            seconds = time.perf_counter() - start
-        return cls(goals, problem, answer, tuple(effects), seconds)
+                self.answer = error
+            self.seconds = time.perf_counter() - start
+            self.effects += tuple(f"it writes to '{each.name}'" for each in Path(folder).iterdir())
+        if text := printed.getvalue().strip():
+            self.effects += (f"it prints '{text[:40]}'",)
+        self.solution = self.answer if isinstance(self.answer, Solution) else None
+        self.variants: Mapping[str, Classifier] = self.solution.variants if self.solution else {}
+        self.main = next(iter(self.variants.values()), None)
 
-    @property
-    def solution(self) -> Solution | None:
-        return self.answer if isinstance(self.answer, Solution) else None
-
-    @property
-    def variants(self) -> Mapping[str, Classifier]:
-        return self.solution.variants if self.solution else {}
-
-    @property
-    def main(self) -> Classifier | None:
-        return next(iter(self.variants.values()), None)
+    def _progress(self, text: object) -> None:
+        if not isinstance(text, str) or not text.strip():
+            self.effects += (f"it calls progress({text!r}), not with one line of text",)
 
     @property
     def outcome(self) -> str:
@@ -252,18 +244,16 @@ class SolverRun:
     def best(self, slices: Iterable[str], slack: float) -> float:
         """Return the least objective of decisions by the features and some slices."""
         members = (self.problem.slices[text].astype(float) for text in slices)
-        X = self.problem.X
-        dense = X if isinstance(X, np.ndarray) else X.toarray()
+        dense = sparse.csr_array(self.problem.X).toarray()
         return best_objective(self.problem, indistinguishable_rows(dense, *members), slack)
 
 
-class SolverSubject:
-    """A solver with its options, and its runs so far; each problem is solved once."""
+class SolverRuns:
+    """The runs of a solver so far, by name; each problem is solved once."""
 
     def __init__(self, solver: Solver) -> None:
         self.solver = solver
-        self.enforces = solver.role == "enforces"
-        self.runs: dict[str, SolverRun] = {}
+        self.known: dict[str, SolverRun] = {}
 
     @cached_property
     def goals(self) -> list[TinyProblemGoals]:
@@ -278,26 +268,45 @@ class SolverSubject:
             raise CheckSkippedError("no tiny problem has goals that it supports")
         return next((goals for goals in possible if goals.rules), possible[0])
 
-    def plain_runs(self) -> list[SolverRun]:
-        """Return the runs on the plain table."""
-        _ = self.first
-        return [self.run(goals.name, goals, plain_table()) for goals in self.goals]
-
-    def all_runs(self) -> list[SolverRun]:
-        """Return the runs on all supported goals, and all other runs so far."""
-        self.plain_runs()
-        return list(self.runs.values())
-
-    def run(self, name: str, goals: TinyProblemGoals, rows: pd.DataFrame) -> SolverRun:
-        if not self.runs:  # modules imported on first use may write files or use random numbers
-            SolverRun.of(self.solver, goals, rows)
-        if name not in self.runs:
-            self.runs[name] = SolverRun.of(self.solver, goals, rows)
-        return self.runs[name]
+    def run(self, name: str, goals: TinyProblemGoals, table: pd.DataFrame) -> SolverRun:
+        if not self.known:  # modules imported on first use may write files or use random numbers
+            SolverRun(self.solver, goals, table)
+        if name not in self.known:
+            self.known[name] = SolverRun(self.solver, goals, table)
+        return self.known[name]
 
 
-def all_variants(runs: Iterable[SolverRun]) -> Iterator[tuple[SolverRun, Classifier, str]]:
-    """Yield each classifier of some runs, with its name for messages."""
-    for run in runs:
-        for name, variant in run.variants.items():
-            yield run, variant, f"variant '{name}' on '{run.goals.name}'"
+Runs = Iterator[tuple[str, SolverRun]]
+"""Runs, each with a description for messages."""
+
+
+def plain_runs(runs: SolverRuns) -> Runs:
+    """Yield the runs on the plain table, one for each supported goals."""
+    _ = runs.first
+    for goals in runs.goals:
+        yield f"on '{goals.name}'", runs.run(goals.name, goals, plain_table())
+
+
+def all_runs(runs: SolverRuns) -> Runs:
+    """Yield the runs on all supported goals, and all other runs so far."""
+    _ = list(plain_runs(runs))
+    yield from ((f"on '{name}'", run) for name, run in runs.known.items())
+
+
+def unusual_runs(runs: SolverRuns) -> Runs:
+    """Yield the runs on unusual tables, except where the solver refuses them with a FaultError."""
+    for name, table in unusual_tables().items():
+        run = runs.run(name, runs.first, table)
+        if not isinstance(run.answer, FaultError):
+            yield f"on a table with {name}", run
+
+
+def unsupported_runs(runs: SolverRuns) -> Runs:
+    """Yield the runs on goals that the solver does not support, except where it raises."""
+    others = [goals for goals in TINY_PROBLEM_GOALS if goals not in runs.goals]
+    if not others or runs.solver.role != "enforces":
+        raise CheckSkippedError("it supports all goals, or enforces none")
+    for goals in others:
+        run = runs.run(f"unsupported {goals.name}", goals, plain_table())
+        if run.solution:
+            yield f"on '{goals.name}'", run

@@ -336,7 +336,7 @@ class Trial:
         estimated = any(leaf.rate.of != "decision" for leaf in leaves)
         predictions = self.rows.answers(solution.variants, estimated=estimated)
         for name, found in predictions.items():
-            _check_outputs(name, found, self.rows)
+            check_outputs(name, found, self.rows)
         trial, info = self._with_main(solution, predictions), dict[str, Any]()
         if problem.safety_test is not None:
             _, constraints = resolve_goals(case, rates_of_other)
@@ -516,7 +516,7 @@ class Trial:
         return best
 
 
-def _check_outputs(variant: str, found: Predictions, rows: TrialData) -> None:
+def check_outputs(variant: str, found: Predictions, rows: TrialData) -> None:
     """Raise ValueError if an output of a classifier is not a number for each row."""
     outputs = {"decisions": found.decisions, "scores": found.scores, "estimates": found.estimates}
     if found.returns:  # a policy decides in each step

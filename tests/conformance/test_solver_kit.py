@@ -12,14 +12,14 @@ import pytest
 from mutants import CAUGHT, MUTANTS, Cuts, UnknownClass
 
 from ratecli.conformance import check_solver
-from ratecli.conformance.checks import run_check
-from ratecli.conformance.problems import SolverSubject
-from ratecli.conformance.solvers import SOLVER_CHECKS, SOLVER_DECLARATIONS
+from ratecli.conformance.checks import run_checks
+from ratecli.conformance.problems import SolverRuns
+from ratecli.conformance.solvers import SOLVER_CHECKS
 from ratecli.models.linear import Threshold
 from ratecli.solvers.base import Solution
 from ratecli.solvers.registry import all_algorithms
 
-CHECKS = {each.__name__.replace("_", " "): each for each in (*SOLVER_DECLARATIONS, *SOLVER_CHECKS)}
+CHECKS = {each.__name__.replace("_", " "): {each: SOLVER_CHECKS[each]} for each in SOLVER_CHECKS}
 QUICK = ("unconstrained", "post_shift", "audit")
 FEWER = {"three_player": {"steps": 600}, "coco": {"steps": 40}}
 """Steps that are enough for 60 rows."""
@@ -57,7 +57,7 @@ def test_the_example_passes_and_comes_near_the_optimum():
     ("check", "mutant"), MUTANTS, ids=lambda each: getattr(each, "change", type(each).__name__)
 )
 def test_broken_solvers_fail_their_check(check, mutant):
-    found = run_check(CHECKS[check], SolverSubject(mutant))
+    (found,) = run_checks(SolverRuns(mutant), CHECKS[check])
     assert (found.state, bool(found.reason), bool(found.mend)) == ("failed", True, True), found
 
 
@@ -74,7 +74,7 @@ class Sorted(Cuts):
 
 
 def test_questionable_solvers_get_a_warning():
-    found = run_check(CHECKS["ignores the order of rows"], SolverSubject(Sorted()))
+    (found,) = run_checks(SolverRuns(Sorted()), CHECKS["ignores the order of rows"])
     assert found.state == "warning", found
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from ratecli.conformance.checks import run_checks
-from ratecli.conformance.problems import SolverSubject
-from ratecli.conformance.solvers import SOLVER_DECLARATIONS
+from ratecli.conformance.problems import SolverRuns
+from ratecli.conformance.solvers import SOLVER_CHECKS, SOLVER_DECLARATIONS
 from ratecli.solvers.base import Solver
 from ratecli.solvers.registry import BUILT_IN_ALGORITHMS, all_algorithms
 
@@ -16,7 +16,8 @@ def test_every_algorithm_is_a_solver_with_documented_options(entry):
     assert solver.__module__ == f"ratecli.solvers.{entry.path.partition(':')[0]}"
     assert entry.summary
     assert entry.source
-    for result in run_checks(SolverSubject(solver()), SOLVER_DECLARATIONS, ()):
+    declarations = {check: SOLVER_CHECKS[check] for check in SOLVER_DECLARATIONS}
+    for result in run_checks(SolverRuns(solver()), declarations):
         assert result.state != "failed", result
 
 
