@@ -28,7 +28,7 @@ from ratecli.datasets.columns import (
 )
 from ratecli.datasets.encode import Encoder, columns_as_known, constant_features
 from ratecli.datasets.load import check_feature
-from ratecli.datasets.table import Table
+from ratecli.datasets.table import SliceColumns, Table
 from ratecli.datasets.text_format import PLAIN, other_notation_error
 from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import Case
@@ -44,9 +44,7 @@ from ratecli.runner.training_problem import penalty, with_penalties
 from ratecli.runner.trial import MeasuredSolution, Trial
 from ratecli.runner.workers import limit_to_one_thread
 from ratecli.sampling.encoding import Encoding
-from ratecli.sampling.resampling import TrainingRowsSpec
 from ratecli.sampling.rows import ExperimentData, TrialData
-from ratecli.sampling.slice_columns import SliceColumns
 from ratecli.solvers.oracles.choice import named_estimators
 from ratecli.solvers.oracles.model_names import SCORE_MODEL
 
@@ -425,8 +423,7 @@ def _solve(read: ReadProblem, data: TrialData, seed: int, case: Case) -> Measure
     l2 = penalty(problem.regularization.l2, n)
     case = replace(case, settings=with_penalties(case.settings, n))
     deployed = None if problem.deployed is None else problem.deployed.column
-    rows = TrainingRowsSpec(case.sampling)
-    spec = TrialSpec("", seed, case, NO_DATA, l2, rows, deployed_column=deployed)
+    spec = TrialSpec("", seed, case, NO_DATA, l2, case.sampling, deployed_column=deployed)
     trial = Trial(spec, data, reference).with_others()
     with fixed_features(data.X):
         return trial.solve(trial.problem())

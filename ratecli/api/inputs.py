@@ -25,13 +25,12 @@ from ratecli.datasets import tables as own
 from ratecli.datasets.columns import LazyMapping, as_array
 from ratecli.datasets.logged import DECISION_WORDS, DEPLOYED_DECISION, read_decisions
 from ratecli.datasets.split import reserve_safety_rows
-from ratecli.datasets.table import Table
+from ratecli.datasets.table import SliceColumns, Table
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.ledger.records import random_stream
 from ratecli.models.base import Array, Features
 from ratecli.rates.sample import Sample, relative_weights
 from ratecli.sampling.resampling import Holdout
-from ratecli.sampling.slice_columns import SliceColumns
 
 ROWS_DATASET = "rows"
 """Name of the rows as a data set."""

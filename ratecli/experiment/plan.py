@@ -29,7 +29,7 @@ from ratecli.experiment.filters import filter_stage_cases
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import PlannedTrial, json_text, json_texts, key_of_texts
 from ratecli.rates import expression as ex
-from ratecli.sampling.resampling import RowFilter, TrainingRowsSpec
+from ratecli.sampling.resampling import RowFilter, SamplingSpec
 from ratecli.sampling.rows import ExperimentData
 from ratecli.solvers.margin import MarginSpec
 
@@ -86,13 +86,13 @@ class TrialSpec:
     case: Case
     data: ExperimentData
     l2: float | str
-    training_rows: TrainingRowsSpec
+    training_rows: SamplingSpec
     of: Mapping[str, str] = field(default_factory=dict)
     deployed: str | None = None
     is_deployed: bool = False
     deployed_column: str | None = None
     deployed_model: bytes | None = None
-    other_rows: Mapping[str, TrainingRowsSpec] = field(default_factory=dict)
+    other_rows: Mapping[str, SamplingSpec] = field(default_factory=dict)
     family: str = ""
     together: Mapping[str, Case] = field(default_factory=dict)
 
@@ -241,9 +241,7 @@ class _Planner:
         }
         self.filters = filter_stage_cases(cases)
         self.filter_specs = {
-            (key, seed): self._spec(
-                case, seed, self._content(case), TrainingRowsSpec(case.sampling)
-            )
+            (key, seed): self._spec(case, seed, self._content(case), case.sampling)
             for key, case in self.filters.items()
             for seed in experiment.seeds
         }
@@ -289,7 +287,7 @@ class _Planner:
         case: Case,
         seed: int,
         content: Mapping[str, str],
-        training_rows: TrainingRowsSpec,
+        training_rows: SamplingSpec,
         **references: Any,
     ) -> TrialSpec:
         content = {**content, "seed": json_text(seed)}
@@ -319,7 +317,6 @@ class _Planner:
             deployed = other.key
             if case.solver.needs_deployed:  # its classifier may have a score as only feature
                 drawing = replace(drawing, score=other.case.sampling.score)
-        row_filter = None
         content = {**self.contents[index]}
         if needed:
             content |= json_texts({"of": of, "deployed": deployed})
@@ -327,18 +324,18 @@ class _Planner:
             stage = self.filter_specs[case.filtering.key, seed]
             row_filter = RowFilter(stage.key, stage.case.sampling, case.filtering.take)
             content |= json_texts({"filter": {"key": row_filter.key, "take": row_filter.take}})
-        own = TrainingRowsSpec(drawing, row_filter)
+            drawing = replace(drawing, row_filter=row_filter)
         return self._spec(
             case,
             seed,
             content,
-            own,
+            drawing,
             of=of,
             deployed=deployed,
             is_deployed=itself,
             deployed_column=self.deployed.column,
             deployed_model=self.deployed_model,
-            other_rows={key: each for key, each in rows.items() if each != own},
+            other_rows={key: each for key, each in rows.items() if each != drawing},
         )
 
     def _references(self, case: Case) -> dict[str, int]:

@@ -25,6 +25,7 @@ from ratecli.config.experiment import Experiment, Goals, Problem
 from ratecli.config.sweep import DATASET_AXIS, SweepPoint, sweep_points
 from ratecli.config.trials import FILTER, AlgorithmSpec
 from ratecli.datasets.registry import label_range, logged_columns, true_returns
+from ratecli.datasets.table import SliceColumns
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import Case, measured_rates, replace_of
 from ratecli.experiment.checks.goals import (
@@ -55,7 +56,6 @@ from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
 from ratecli.rates.scope import Conditions, LoggedRanges, Scope, check_condition
 from ratecli.rates.syntax import Condition, SyntaxNode
-from ratecli.sampling.slice_columns import SliceColumns
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import DEFAULT_LEVEL, MarginSpec
 from ratecli.solvers.tuned import Setting

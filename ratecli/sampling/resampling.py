@@ -52,15 +52,18 @@ class SamplingSpec:
         Columns that are excluded from the features.
     score
         The column of scores that is the only feature; "" for all features.
+    row_filter
+        The filter that training rows pass through, if any.
     """
 
     share: Fraction | None = None
     holdout: Holdout | None = None
     unseen: tuple[str, ...] = ()
     score: str = ""
+    row_filter: RowFilter | None = None
 
     def same_rows(self, other: SamplingSpec) -> bool:
-        """Return whether the training rows are the same; their features may differ."""
+        """Return whether the training rows are the same before a filter; features may differ."""
         return (self.share, self.holdout) == (other.share, other.holdout)
 
 
@@ -84,14 +87,6 @@ class RowFilter:
     key: str
     drawing: SamplingSpec
     take: str
-
-
-@dataclass(frozen=True)
-class TrainingRowsSpec:
-    """How the training rows of a trial are chosen and filtered."""
-
-    drawing: SamplingSpec
-    row_filter: RowFilter | None = None
 
 
 @dataclass(frozen=True)

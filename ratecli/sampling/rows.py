@@ -22,7 +22,7 @@ from ratecli.datasets.files import modification_time
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
 from ratecli.datasets.registry import import_function, true_returns
-from ratecli.datasets.table import Table
+from ratecli.datasets.table import SliceColumns, Table
 from ratecli.datasets.text_format import PLAIN, TextFormat
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import TrialResult, random_stream
@@ -44,10 +44,8 @@ from ratecli.sampling.resampling import (
     NO_RESAMPLING,
     RowSplit,
     SamplingSpec,
-    TrainingRowsSpec,
     split_dataset_rows,
 )
-from ratecli.sampling.slice_columns import SliceColumns
 from ratecli.streaming.cells import CellTable, encoded_stream
 from ratecli.streaming.stream import RowStream
 from ratecli.streaming.table import RecordProgress, StreamedTable, check_memory
@@ -312,7 +310,7 @@ def load_training_rows(
     data: ExperimentData,
     seed: int,
     deployed: str | None,
-    how: TrainingRowsSpec,
+    how: SamplingSpec,
     results: Mapping[str, TrialResult],
 ) -> TrialData:
     """Return the rows of a trial; `results` has the result of the filter's trial, by key.
@@ -323,14 +321,14 @@ def load_training_rows(
         E410 if no training row is left.
     """
     if how.row_filter is None:
-        return load_trial_data(data, seed, deployed, how.drawing)
+        return load_trial_data(data, seed, deployed, how)
     blob = next(iter(results[how.row_filter.key].models.values()))
     return filter_trial_data(data, seed, deployed, how, blob)
 
 
 @lru_cache(maxsize=2)
 def filter_trial_data(
-    data: ExperimentData, seed: int, deployed: str | None, how: TrainingRowsSpec, blob: bytes
+    data: ExperimentData, seed: int, deployed: str | None, how: SamplingSpec, blob: bytes
 ) -> TrialData:
     """Return the rows of `load_trial_data` after a stored filter, which changes only training rows.
 
@@ -345,17 +343,17 @@ def filter_trial_data(
     kept[kept < MIN_KEEP_CHANCE] = 0.0
     if how.row_filter.take == "sample":
         draws, order = random_stream(seed, "filter sample").random(len(kept)), unfiltered.positions
-        if how.drawing.share is None and data.levels == 1 and order is not None:
+        if how.share is None and data.levels == 1 and order is not None:
             draws = draws[order]  # one for each row of the tables
         kept = np.where(train, draws < kept, 1.0)
     if not kept[train].any():
         message = "the filter keeps no training row"
         raise NoRowsKeptError(Diagnostic("E410", message, "set take: weights, or a higher limit"))
-    splits = {name: split_dataset(data, name, seed, how.drawing) for name in data.entries}
+    splits = {name: split_dataset(data, name, seed, how) for name in data.entries}
     ends = np.cumsum([len(each.part) for each in splits.values()])[:-1]
     for (name, each), own in zip(list(splits.items()), np.split(kept, ends), strict=True):
         splits[name] = RowSplit(each.rows, np.where(own == 0, DROPPED, each.part))
-    rows = _encode_rows(data, splits, deployed, how.drawing, seed)
+    rows = _encode_rows(data, splits, deployed, how, seed)
     before = replace(rows.sample, part=unfiltered.sample.part)
     weight = before.weight * np.where(kept > 0, kept, 1.0)
     return replace(rows, sample=replace(rows.sample, weight=weight), before=before)
@@ -382,18 +380,26 @@ def _encode_rows(
         encoder = encoder.with_kernel(kernel, tables, train, draws)
     X = stack_features(
         [
-            encoder.transform(table, None if _are_all(split.rows, len(table)) else split.rows)
-            for table, split in zip(tables, splits, strict=True)
+            # all rows in order are not copied
+            encoder.transform(
+                table, None if np.array_equal(own.rows, np.arange(len(table))) else own.rows
+            )
+            for table, own in zip(tables, splits, strict=True)
         ]
     )
     starts = np.cumsum([0, *map(len, tables)])[:-1]
     rows = np.repeat(
         np.concatenate([a + b.rows for a, b in zip(starts, splits, strict=True)]), levels
     )
-    sample = _take_sample(stacked, rows)
-    columns = _with_levels(sample.columns, levels, X.shape[0])
-    part = np.repeat(np.concatenate([split.part for split in splits]), levels)
-    sample = replace(sample, columns=columns, part=part)
+    columns = LazyMapping(stacked.columns, lambda name: stacked.columns[name][rows])
+    sample = replace(
+        stacked,
+        columns=_with_levels(columns, levels, X.shape[0]),
+        label=stacked.label[rows],
+        dataset=stacked.dataset[rows],
+        part=np.repeat(np.concatenate([split.part for split in splits]), levels),
+        weight=stacked.weight[rows],
+    )
     layout = encoder.layout
     if (logs := logs_of(named, sample, X, layout)) is not None:
         sample = replace(sample, logs=logs)
@@ -408,21 +414,6 @@ def _encode_rows(
         episodes=tables[0].episodes,
         true_returns=true_returns(data.items[0].entry),
         positions=rows,
-    )
-
-
-def _take_sample(stacked: Sample, rows: RowPositions) -> Sample:
-    """Return some rows of all, in this order, without copies if these are all rows in order."""
-    if _are_all(rows, len(stacked)):
-        return stacked
-    columns = stacked.columns
-    return replace(
-        stacked,
-        columns=LazyMapping(columns, lambda name: columns[name][rows]),
-        label=stacked.label[rows],
-        dataset=stacked.dataset[rows],
-        part=stacked.part[rows],
-        weight=stacked.weight[rows],
     )
 
 
@@ -483,11 +474,6 @@ def _stack_column(tables: Sequence[Table], name: str) -> NDArray[Any]:
         for column, table in zip(columns, tables, strict=True)
     ]
     return np.concatenate([np.asarray(column, dtype=kind) for column in found])
-
-
-def _are_all(rows: RowPositions, count: int) -> bool:
-    """Whether the rows are all of `count` rows, in order."""
-    return len(rows) == count and bool((rows == np.arange(count)).all())
 
 
 def slice_columns(data: ExperimentData) -> SliceColumns:

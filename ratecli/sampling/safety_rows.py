@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,9 +52,8 @@ class SafetyTestResult:
     certificates: tuple[dict[str, Any], ...]
 
 
-@dataclass(frozen=True)
-class _Tested:
-    """The candidate of a variant that is returned if it passed, and the records of its tests."""
+class _Tested(NamedTuple):
+    """A candidate of a variant, with the records of its tests."""
 
     classifier: Classifier
     predictions: Predictions

@@ -13,7 +13,6 @@ from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import TrialResult
 from ratecli.models.storage import dumps, loads
 from ratecli.runner.trial import run_trial
-from ratecli.sampling.resampling import TrainingRowsSpec
 from ratecli.sampling.rows import DROPPED, filter_trial_data, load_training_rows, load_trial_data
 
 FILE = """
@@ -118,7 +117,7 @@ def test_other_rows_are_not_filtered(folder):
         job = jobs(prepared)["unconstrained", 0]
         row_filter = job.training_rows.row_filter
         blob = store.result(row_filter.key).models["expected"]
-        how = TrainingRowsSpec(job.training_rows.drawing, replace(row_filter, take=take))
+        how = replace(job.training_rows, row_filter=replace(row_filter, take=take))
         given, plain = filter_trial_data(job.data, 0, None, how, blob), load_trial_data(job.data, 0)
         for split in ("validation", "test"):
             here = plain.sample.part == split

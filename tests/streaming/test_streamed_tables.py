@@ -27,9 +27,9 @@ from ratecli.datasets import tables
 from ratecli.datasets.columns import as_array
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.split import SPLIT_NAMES
+from ratecli.datasets.table import SliceColumns
 from ratecli.errors import FaultError
 from ratecli.rates.parser import parse_conditions
-from ratecli.sampling.slice_columns import SliceColumns
 from ratecli.streaming import cells as cells_module
 from ratecli.streaming import table as table_module
 from ratecli.streaming.cells import CellTable

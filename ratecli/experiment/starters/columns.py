@@ -16,6 +16,7 @@ import pyarrow as pa
 from pandas.api.types import is_numeric_dtype
 
 from ratecli.datasets.columns import as_array, as_float_array, is_text
+from ratecli.datasets.table import SliceColumns
 from ratecli.datasets.text_format import TextFormat, other_notation_error, spelled_numbers
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.starters.options import StarterOptions
@@ -24,7 +25,6 @@ from ratecli.rates.resolve import MAX_GROUPS, MIN_ROWS, cut_groups
 from ratecli.rates.sample import Floats, Mask
 from ratecli.rates.scope import Conditions
 from ratecli.rates.syntax import SPLITS, Condition, is_date, value_text
-from ratecli.sampling.slice_columns import SliceColumns
 
 MAX_NUMBERS = 8
 """Columns of more numbers are cut into groups."""
