@@ -281,16 +281,20 @@ Runs = Iterator[tuple[str, SolverRun]]
 
 
 def plain_runs(runs: SolverRuns) -> Runs:
-    """Yield the runs on the plain table, one for each supported goals."""
+    """Yield the runs on the plain table, one for each of the supported goals.
+
+    Raises CheckSkippedError if there are none.
+    """
     _ = runs.first
     for goals in runs.goals:
         yield f"on '{goals.name}'", runs.run(goals.name, goals, plain_table())
 
 
 def all_runs(runs: SolverRuns) -> Runs:
-    """Yield the runs on all supported goals, and all other runs so far."""
-    _ = list(plain_runs(runs))
-    yield from ((f"on '{name}'", run) for name, run in runs.known.items())
+    """Yield the runs on the plain table, and all other runs so far."""
+    yield from plain_runs(runs)
+    plain = {goals.name for goals in runs.goals}
+    yield from ((f"on '{name}'", run) for name, run in runs.known.items() if name not in plain)
 
 
 def unusual_runs(runs: SolverRuns) -> Runs:

@@ -176,7 +176,8 @@ class ScoreOutputs:
                 return self._residuals**2
             case "log_loss":
                 label = self.model.label
-                return np.nan_to_num(np.logaddexp(0.0, (1 - 2 * label) * self.scores))
+                scores = (1 - 2 * np.nan_to_num(label)) * self.scores
+                return np.where(np.isnan(label), 0.0, np.logaddexp(0.0, scores))
             case str() if of == LINEAR_SQUARE:
                 return np.nan_to_num(self.scores - self.model.label) ** 2
         raise KeyError(of)
