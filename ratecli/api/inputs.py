@@ -24,13 +24,12 @@ from ratecli.api.errors import issue_warnings
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import LazyMapping, as_array
 from ratecli.datasets.logged import DECISION_WORDS, DEPLOYED_DECISION, read_decisions
-from ratecli.datasets.split import reserve_safety_rows
+from ratecli.datasets.split import Holdout, reserve_safety_rows
 from ratecli.datasets.table import SliceColumns, Table
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.ledger.records import random_stream
 from ratecli.models.base import Array, Features
 from ratecli.rates.sample import Sample, relative_weights
-from ratecli.sampling.resampling import Holdout
 
 ROWS_DATASET = "rows"
 """Name of the rows as a data set."""
@@ -180,14 +179,8 @@ class LabelledRows:
             return self
         self.inputs.require(name for name in holdout.stratify if name != "label")
         table = Table(self.inputs.named(holdout.stratify), (), self.label, digest="")
-        aside = reserve_safety_rows(
-            table,
-            np.arange(len(self.inputs)),
-            holdout.fraction,
-            random_stream(seed, "safety", ROWS_DATASET),
-            stratify=holdout.stratify,
-            positional=holdout.positional,
-        )
+        rng = random_stream(seed, "safety", ROWS_DATASET)
+        aside = reserve_safety_rows(table, np.arange(len(self.inputs)), holdout, rng)
         return replace(self, part=np.where(aside, "safety", "train"))
 
     def training(self) -> NDArray[np.intp]:

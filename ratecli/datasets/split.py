@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -56,26 +57,41 @@ def split_rows(
     return part
 
 
+@dataclass(frozen=True)
+class Holdout:
+    """A share `fraction` of each data set's training rows, held out for a safety test.
+
+    The rows are random, stratified by the columns `stratify` (`label` is the label), or the last
+    ones if `positional`.
+    """
+
+    fraction: Fraction
+    stratify: tuple[str, ...] = ()
+    positional: bool = False
+
+    def content(self) -> dict[str, Any]:
+        """Return the settings that are part of a trial's key."""
+        return {
+            "fraction": str(self.fraction),
+            "stratify": sorted(self.stratify),
+            "positional": self.positional,
+        }
+
+
 def reserve_safety_rows(
-    table: Table,
-    rows: NDArray[np.intp],
-    fraction: Fraction,
-    rng: np.random.Generator,
-    *,
-    stratify: Sequence[str] = (),
-    positional: bool = False,
+    table: Table, rows: NDArray[np.intp], holdout: Holdout, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Return which of some rows, (m,) with or without repetitions, are reserved for a safety test.
+    """Return which of some rows, (m,) with or without repetitions, are held out.
 
     If `positional`, these are the last rows: the first `round((1 - fraction) m)` train, as in the
     Seldonian Toolkit. Otherwise they are sampled, within one row of the fraction in each stratum.
-    Raises E410 if either part would be empty.
+    Raises E205 if a column to stratify by is missing, E410 if either part would be empty.
     """
-    if positional:
-        aside = np.arange(len(rows)) >= round((1 - fraction) * len(rows))
+    if holdout.positional:
+        aside = np.arange(len(rows)) >= round((1 - holdout.fraction) * len(rows))
     else:
-        shares = {"train": 1 - fraction, "safety": fraction}
-        part = sample_parts(rows, shares, _strata(table, stratify), rng)
+        shares = {"train": 1 - holdout.fraction, "safety": holdout.fraction}
+        part = sample_parts(rows, shares, _strata(table, holdout.stratify), rng)
         aside = np.asarray(part == "safety")
     for name, there in (("safety", aside), ("train", ~aside)):
         if not there.any():

@@ -12,6 +12,7 @@ from typing import Any
 
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.config.sweep import SweepPoint
+from ratecli.datasets.split import Holdout
 from ratecli.errors import Loc
 from ratecli.experiment.entries import all_options, options_in_key
 from ratecli.ledger.records import VIOLATION_PREFIX, trial_key
@@ -22,7 +23,7 @@ from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.expression import Expression, Slice
 from ratecli.rates.metrics import plugin_metric_names
 from ratecli.rates.table import DEPLOYED, RATES
-from ratecli.sampling.resampling import Holdout, SamplingSpec
+from ratecli.sampling.resampling import SamplingSpec
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import GUARD_VERSION, MarginSpec
 from ratecli.solvers.oracles.choice import model_versions

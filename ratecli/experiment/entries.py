@@ -29,9 +29,9 @@ from ratecli.config.trials import (
     AlgorithmSpec,
     SafetySpec,
 )
+from ratecli.datasets.split import Holdout
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_under, unknown_name
 from ratecli.rates.scope import Scope
-from ratecli.sampling.resampling import Holdout
 from ratecli.solvers.base import ConstraintName, Solver
 from ratecli.solvers.oracles.choice import is_regressor, named_options, uses_penalty
 from ratecli.solvers.oracles.model_names import LOGISTIC, PLUGIN_ORACLE, PROBABILITIES_OPTION

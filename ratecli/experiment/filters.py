@@ -13,6 +13,7 @@ import pandas as pd
 from ratecli.config.base import describe_type, invalid_choice
 from ratecli.config.experiment import Problem
 from ratecli.config.trials import DISCLOSIVITY_RANGE, FILTER, TAKE_CHOICES, FilterSpec
+from ratecli.datasets.split import Holdout
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import Case, CaseFilter
 from ratecli.experiment.checks.goals import SHAPE_NAMES, check_goal_splits
@@ -32,7 +33,6 @@ from ratecli.rates.expression import Expression
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.syntax import value_text
 from ratecli.rates.table import DISCLOSIVITY, IMBALANCE
-from ratecli.sampling.resampling import Holdout
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import MarginSpec
 

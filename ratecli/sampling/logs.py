@@ -175,7 +175,7 @@ class _LoggedRows:
         for name, columns in self.named.items():
             own = (self.sample.dataset == name) & ~np.isnan(self.action)
             if columns.estimate:
-                taken = self._chances(own, columns.estimate)[own]
+                taken = self._estimates(name, columns.estimate, self.action, None)[own]
             else:
                 taken = _known_propensity(self.sample.columns, columns, own)
             found = _weight(self.action[own], taken)
@@ -187,57 +187,50 @@ class _LoggedRows:
                 raise FaultError(Diagnostic("E406", message, hint, loc=loc))
         return weight
 
-    def _chances(self, own: Mask, model: object) -> Floats:
-        """Return the estimated chance of action 1, NaN for other rows than `own`."""
-
-        def fit(rows: Indices) -> ProbabilityModel:
-            classes = self.action[rows].astype(np.intp)
-            if len(np.unique(classes)) < 2:
-                message = "too few training rows have one of the actions to estimate propensities"
-                raise FaultError(Diagnostic("E408", message, "propensities need rows of both"))
-            return self._fitted(model, rows, classes)
-
-        chances = np.full(len(self.sample), np.nan)
-        chances[own] = self._unseen(own).scores(fit, self._class_probabilities)[:, 1]
-        return chances
-
     def model(self, outcome: str) -> tuple[Floats, Floats]:
         """Return the expected outcome (n,) of a positive and of a negative decision, by a model."""
         values = self.outcome(outcome)
-        sides = np.full((2, len(self.sample)), np.nan)
-        for name in self.named:
-            own = (self.sample.dataset == name) & ~np.isnan(self.action)
+        yes, no = np.full((2, len(self.sample)), np.nan)
+        for name, columns in self.named.items():
+            own, model = self.sample.dataset == name, columns.outcome_model or "Ridge"
+            for side, action in ((yes, 1), (no, 0)):
+                side[own] = self._estimates(name, model, values, action)[own]
+        return yes, no
 
-            def fit(rows: Indices, action: int, name: str = name) -> ProbabilityModel:
-                kept = rows[self.action[rows] == action]
-                if not len(kept):
-                    message = f"too few training rows of '{name}' have action {action}"
-                    hint = "a model of its outcomes needs some: leave value_doubly_robust out"
-                    raise FaultError(Diagnostic("E408", message, hint))
-                model = self.named[name].outcome_model or "Ridge"
-                return self._fitted(model, kept, values[kept])
+    def _estimates(self, dataset: str, model: object, values: Floats, action: int | None) -> Floats:
+        """Return a model's estimates of `values` in the rows (n,) of a data set; NaN elsewhere.
 
-            for side, action in zip(sides, (1, 0), strict=True):
-                fits = partial(fit, action=action)
-                side[own] = self._unseen(own).scores(fits, self._class_probabilities)[:, 0]
-        return sides[0], sides[1]
-
-    def _fitted(self, model: object, rows: Indices, targets: NDArray[Any]) -> ProbabilityModel:
+        The model is fitted to the training rows with this `action`; without one, the values are
+        actions, and estimates the chances of action 1. Training rows get those of a model that was
+        fitted to other ones.
+        """
         from ratecli.solvers.oracles.estimators import fit_named  # noqa: PLC0415  scikit-learn is slow
 
-        given = FitRows(take_rows(self.X, rows), self.layout, targets, np.ones(len(rows)))
-        return fit_named(model, given, FIT_L2, np.random.default_rng(0))
+        def fit(rows: Indices) -> ProbabilityModel:
+            kept = rows if action is None else rows[self.action[rows] == action]
+            targets: NDArray[Any] = values[kept]
+            if action is None:
+                targets = targets.astype(np.intp)
+            if not len(kept) or (action is None and len(np.unique(targets)) < 2):
+                rare = "one of the actions" if action is None else f"action {action}"
+                message = f"too few training rows of '{dataset}' have {rare} to estimate "
+                message += "propensities" if action is None else "its outcomes"
+                hint = "use more rows, known propensities, or no value_doubly_robust"
+                raise FaultError(Diagnostic("E408", message, hint))
+            given = FitRows(take_rows(self.X, kept), self.layout, targets, np.ones(len(kept)))
+            return fit_named(model, given, FIT_L2, np.random.default_rng(0))
 
-    def _class_probabilities(self, model: ProbabilityModel, rows: Indices) -> Floats:
-        return class_probabilities(model, take_rows(self.X, rows))
+        def score(fitted: ProbabilityModel, rows: Indices) -> Floats:
+            return class_probabilities(fitted, take_rows(self.X, rows))[:, int(action is None)]
 
-    def _unseen(self, own: Mask) -> UnseenScores:
-        """Return which rows are estimated by models of which training rows."""
+        own = (self.sample.dataset == dataset) & ~np.isnan(self.action)
         train = own & (self.sample.part == "train")
-        rows = np.flatnonzero(train)
+        rows, others = np.flatnonzero(train), np.flatnonzero(own & ~train)
         folds = UnseenScores.in_folds(np.random.default_rng(0).permutation(len(rows)) % FOLDS, rows)
-        parts = (*folds.parts, (rows, np.flatnonzero(own & ~train)))
-        return UnseenScores(rows, np.flatnonzero(own), parts)
+        unseen = UnseenScores(rows, np.flatnonzero(own), (*folds.parts, (rows, others)))
+        found = np.full(len(self.sample), np.nan)
+        found[own] = unseen.scores(fit, score)
+        return found
 
 
 def effective_rows(

@@ -4,37 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.config.dataset import SplitSpec
-from ratecli.datasets.split import SPLIT_NAMES, assign_split_parts, reserve_safety_rows
+from ratecli.datasets.split import (
+    SPLIT_NAMES,
+    Holdout,
+    assign_split_parts,
+    reserve_safety_rows,
+)
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import random_stream
-
-
-@dataclass(frozen=True)
-class Holdout:
-    """A share `fraction` of each data set's training rows, held out for a safety test.
-
-    The rows are random, stratified by the columns `stratify` (`label` is the label), or the last
-    ones if `positional`.
-    """
-
-    fraction: Fraction
-    stratify: tuple[str, ...] = ()
-    positional: bool = False
-
-    def content(self) -> dict[str, Any]:
-        """Return the settings that are part of a trial's key."""
-        return {
-            "fraction": str(self.fraction),
-            "stratify": sorted(self.stratify),
-            "positional": self.positional,
-        }
 
 
 @dataclass(frozen=True)
@@ -130,15 +113,9 @@ def split_dataset_rows(
         found = _resample_rows(len(table), drawing.share, random_stream(seed, "resample", name))
     if drawing.holdout is None:
         return found
-    holdout, train = drawing.holdout, np.flatnonzero(found.part == "train")
-    aside = reserve_safety_rows(
-        table,
-        found.rows[train],
-        holdout.fraction,
-        random_stream(own, "safety", name),
-        stratify=holdout.stratify,
-        positional=holdout.positional,
-    )
+    train = np.flatnonzero(found.part == "train")
+    rng = random_stream(own, "safety", name)
+    aside = reserve_safety_rows(table, found.rows[train], drawing.holdout, rng)
     part = found.part.copy()
     part[train[aside]] = "safety"
     return RowSplit(found.rows, part)

@@ -46,7 +46,7 @@ from ratecli.streaming.stream import (
     SumArrays,
     row_weights,
 )
-from ratecli.streaming.table import StreamedTable, check_splits_rows, write_together
+from ratecli.streaming.table import StreamedTable, write_together
 
 CellIndices = NDArray[np.int64]
 
@@ -185,7 +185,6 @@ class CellTable:
         for name in dict.fromkeys(names):
             if name not in table.columns:
                 raise missing_column_error(name, table.columns)
-            check_splits_rows(table.columns[name])
             found[name] = Grouping.by(table, name, slices.get(name, ()))
         return found
 

@@ -414,8 +414,11 @@ class StreamedTable:
     def _check_columns(self, entry: DatasetSpec, slices: Sequence[str]) -> None:
         """Raise the first error of the columns in their roles."""
         check_columns(entry, self.features, self.columns, len(self))
-        for name in self.columns.keys() & {*slices}:
-            check_splits_rows(self.columns[name])
+        division = entry.division
+        for name in self.columns.keys() & {*slices, division.by, *(division.stratify or ())}:
+            if not self.columns[name].kept:
+                message = f"column '{name}' has too many values to define groups of streamed rows"
+                raise FaultError(Diagnostic("E411", message, "use a column with fewer values"))
         if entry.weight is not None:
             _check_weight(self.columns[entry.weight])
 
@@ -455,13 +458,6 @@ def check_memory(name: str, table: StreamedTable, bound: int | None) -> None:
         )
         hint = "increase limits: {memory: ...}, or leave out columns with drop: [...]"
         raise FaultError(Diagnostic("E412", message, hint))
-
-
-def check_splits_rows(column: ColumnFacts) -> None:
-    """Raise E411 if a column has too many values to distinguish rows by."""
-    if not column.kept:
-        message = f"column '{column.name}' has too many values to define groups of streamed rows"
-        raise FaultError(Diagnostic("E411", message, "use a column with fewer values"))
 
 
 @errors_at("weight")

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from experiments import people, run_file, write
+from ratecli.datasets.split import Holdout
 from ratecli.experiment.prepare import prepare
 from ratecli.models.output_cache import take_rows
-from ratecli.sampling.resampling import Holdout, SamplingSpec
+from ratecli.sampling.resampling import SamplingSpec
 from ratecli.sampling.rows import load_trial_data, split_dataset
 
 FILE = """

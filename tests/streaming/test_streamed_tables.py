@@ -22,7 +22,6 @@ from entries import (
 )
 from scipy import sparse
 
-from ratecli.config.dataset import SplitSpec
 from ratecli.datasets import tables
 from ratecli.datasets.columns import as_array
 from ratecli.datasets.encode import Encoder
@@ -32,7 +31,6 @@ from ratecli.errors import FaultError
 from ratecli.rates.parser import parse_conditions
 from ratecli.streaming import cells as cells_module
 from ratecli.streaming import table as table_module
-from ratecli.streaming.cells import CellTable
 from ratecli.streaming.stream import RUN_LENGTH
 
 
@@ -348,10 +346,10 @@ def test_column_with_too_many_words_may_be_dropped(tmp_path, monkeypatch):
     assert fault(options, tmp_path).startswith("E411: column 'name' has more than")
     found = read_streamed_table(options | {"drop": ["name"]}, tmp_path)
     assert "name" not in found.values()
-    with pytest.raises(FaultError, match="E411: column 'name' has too many values"):
-        CellTable(found, {"name": []}, SplitSpec(), "", np.random.default_rng)
-    with pytest.raises(FaultError, match="E411: column 'name' has too many values"):
-        read_streamed_table(options | {"drop": ["name"]}, tmp_path, None, ["name"])
+    for split, slices in (({}, ["name"]), ({"stratify": ["name"]}, ())):
+        more = {"drop": ["name"], "split": split}
+        with pytest.raises(FaultError, match="E411: column 'name' has too many values"):
+            read_streamed_table(options | more, tmp_path, None, slices)
 
 
 def test_data_folder_that_cannot_be_written(tmp_path, monkeypatch):
