@@ -75,7 +75,7 @@ PAIRS = [
 @pytest.mark.parametrize(("bound", "rows", "second", "delta"), PAIRS)
 def test_failure_rate_of_two_rates(bound, rows, second, delta):
     limits = pair_limits(bound, rows, second, delta)
-    missed = largest_failure_rate_of_pairs(limits, second, RATES)
+    missed = largest_failure_rate_of_pairs(limits, second, RATES[1::2])
     assert missed <= delta
     if bound.name == "clopper_pearson":
         assert missed > 0.5 * delta
@@ -91,7 +91,7 @@ def test_failure_rate_of_two_rates_of_more_rows(rows, second, delta):
     assert largest_failure_rate_of_pairs(limits, second, fine) <= delta
 
 
-@pytest.mark.parametrize("rows", [(1, 8), (12, 12), (4, 40)])
+@pytest.mark.parametrize("rows", [(1, 8), (12, 12), (4, 20)])
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 0.3)])
 def test_a_joint_limit_is_narrower_than_two_limits(rows, weights):
     """On average over outcomes, for every pair of rates."""
@@ -176,7 +176,7 @@ LAWS = {
 @pytest.mark.parametrize("name", ["1/20", "9/10", "beta"])
 @pytest.mark.parametrize("rows", [[8], [60], [10, 40]])
 def test_failure_rate_of_betting(name, rows):
-    assert fails_rarely(BETTING, [LAWS[name], LAWS["3/10"]], rows, -0.8, 200)
+    assert fails_rarely(BETTING, [LAWS[name], LAWS["3/10"]], rows, -0.8, 100)
 
 
 @pytest.mark.slow
@@ -226,7 +226,7 @@ def misses_of_one_sided(bound: Bound, law, rows: list[int], delta: float, draws:
 @pytest.mark.parametrize(("rows", "delta"), one_in(2, [([60, 40], 0.2), ([100], 0.2)]))
 @pytest.mark.parametrize("bound", ONE_SIDED, ids=lambda bound: bound.name)
 def test_failure_rate_of_lower_bounds_of_heavy_tails(bound, name, rows, delta):
-    assert few_enough(misses_of_one_sided(bound, HEAVY[name], rows, delta, 300), 300, delta)
+    assert few_enough(misses_of_one_sided(bound, HEAVY[name], rows, delta, 100), 100, delta)
 
 
 @pytest.mark.slow

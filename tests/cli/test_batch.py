@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager, nullcontext
 
 import pytest
 import typer
-from small import PLAIN, SMALL, TRIALS, command, stored
+from small import PLAIN, SMALL, command, stored
 
 from ratecli.cli.batch import MAX_SHOWN_REASONS, reason_lines, run_batch
 from ratecli.datasets.sources import loans
@@ -23,7 +23,9 @@ from ratecli.runner import dask_pool, workers
 from ratecli.runner.executors import Executor
 from ratecli.runner.run import RunRequest, run_experiments
 
-OTHER = PLAIN.replace("name: small", "name: other").replace("rows: 200", "rows: 210")
+ONE = PLAIN.replace("seeds: 2", "seeds: 1")
+TRIALS = 4
+OTHER = ONE.replace("name: small", "name: other").replace("rows: 200", "rows: 210")
 EXPECT = """\
 expect:
   - {algorithm: unconstrained, metric: error, at_most: 0.99}
@@ -35,8 +37,8 @@ expect:
 @pytest.fixture
 def files(folder):
     """Two experiments of other rows: small.yaml, other.yaml."""
-    (folder / "small.yaml").write_text(PLAIN.replace("seeds: 2", "seeds: 1"))
-    (folder / "other.yaml").write_text(OTHER.replace("seeds: 2", "seeds: 1") + EXPECT)
+    (folder / "small.yaml").write_text(ONE)
+    (folder / "other.yaml").write_text(OTHER + EXPECT)
     return folder / "small.yaml", folder / "other.yaml"
 
 
@@ -125,35 +127,35 @@ def test_reasons_that_are_left_out_are_counted():
 
 
 def test_shared_trials_run_once(folder):
-    same = PLAIN.replace("name: small", "name: same").replace("ratio:", "quotient:")
-    more = same.replace("name: same", "name: more").replace("seeds: 2", "seeds: 3")
-    found, executor = requests(folder, PLAIN, same, more), Counting()
+    same = ONE.replace("name: small", "name: same").replace("ratio:", "quotient:")
+    more = same.replace("name: same", "name: more").replace("seeds: 1", "seeds: 2")
+    found, executor = requests(folder, ONE, same, more), Counting()
     ended, _ = run_all(found, executor)
-    assert len(executor.keys) == len(set(executor.keys)) == TRIALS * 3 // 2
-    assert [outcome.ran for outcome in ended.values()] == [TRIALS, 0, TRIALS // 2]
+    assert len(executor.keys) == len(set(executor.keys)) == TRIALS * 2
+    assert [outcome.ran for outcome in ended.values()] == [TRIALS, 0, TRIALS]
     ledgers = [read_results(each) for each in found]
     assert ledgers[0] == ledgers[1]
     assert ledgers[0].items() <= ledgers[2].items()
 
 
 def test_stored_results_are_copied_to_other_experiments(folder):
-    more = PLAIN.replace("name: small", "name: more").replace("seeds: 2", "seeds: 3")
-    found = requests(folder, PLAIN, more)
+    more = ONE.replace("name: small", "name: more").replace("seeds: 1", "seeds: 2")
+    found = requests(folder, ONE, more)
     run_all(found[:1])
     executor = Counting()
     ended, _ = run_all(found, executor)
-    assert len(executor.keys) == TRIALS // 2
+    assert len(executor.keys) == TRIALS
     assert [(name, outcome.ran) for name, outcome in ended.items()] == [("small", 0), ("more", 4)]
     ledgers = [read_results(each) for each in found]
     assert ledgers[0].items() <= ledgers[1].items()
-    assert len(ledgers[1]) == TRIALS * 3 // 2
+    assert len(ledgers[1]) == TRIALS * 2
     assert all(result.models and result.encoding for result in ledgers[1].values())
 
 
 def test_results_are_not_copied_if_constraint_names_differ_or_trials_failed(folder):
-    renamed = PLAIN.replace("name: small", "name: more").replace("parity:", "fair:")
-    same = PLAIN.replace("name: small", "name: same")
-    found = requests(folder, PLAIN, renamed, same)
+    renamed = ONE.replace("name: small", "name: more").replace("parity:", "fair:")
+    same = ONE.replace("name: small", "name: same")
+    found = requests(folder, ONE, renamed, same)
     failed = TrialResult(found[2].prepared.plan.tasks[0].key, "error", "no memory")
     found[2].folder.mkdir(parents=True)
     with LedgerStore(found[2].folder / LEDGER_FILE) as store:
@@ -167,7 +169,7 @@ def test_results_are_not_copied_if_constraint_names_differ_or_trials_failed(fold
 
 
 def test_the_plan_counts_shared_trials_once(folder, cli, files):
-    more = PLAIN.replace("name: small", "name: more").replace("seeds: 2", "seeds: 3")
+    more = ONE.replace("name: small", "name: more").replace("seeds: 1", "seeds: 2")
     (folder / "more.yaml").write_text(more)
     (folder / "far.yaml").write_text(SMALL.replace("source: loans, rows: 200", "source: adult"))
     three = (*files, folder / "more.yaml")
@@ -178,18 +180,18 @@ def test_the_plan_counts_shared_trials_once(folder, cli, files):
     plan = cli("plan", *three)
     before = rows(plan)
     assert before["small"] == before["other"] == ["4", "0", "4", "unknown"]
-    assert before["more"] == ["12", "0", "12", "unknown"]
-    assert before["all"] == ["16", "0", "16", "unknown"]
+    assert before["more"] == ["8", "0", "8", "unknown"]
+    assert before["all"] == ["12", "0", "12", "unknown"]
     assert cli("run", files[0], "-q", "--executor", "serial").code == 0
     after = rows(cli("plan", *three))
     assert after["small"] == ["4", "4", "0", "0.0", "s"]
-    assert (after["other"][:3], after["more"][:3]) == (["4", "0", "4"], ["12", "4", "8"])
-    assert after["all"][:3] == ["16", "4", "12"]
+    assert (after["other"][:3], after["more"][:3]) == (["4", "0", "4"], ["8", "4", "4"])
+    assert after["all"][:3] == ["12", "4", "8"]
     files[0].unlink()
     lacking = cli("plan", "*.yaml")
     assert lacking.code == 0
-    assert rows(lacking)["small"][:3] == [str(TRIALS), "0", str(TRIALS)]
-    assert rows(lacking)["all"][:3] == [str(16 + TRIALS), "4", str(12 + TRIALS)]
+    assert rows(lacking)["small"][:3] == ["8", "0", "8"]
+    assert rows(lacking)["all"][:3] == ["20", "4", "16"]
     assert (
         "adult/adult.data, adult/adult.test; download with `ratecli fetch far.yaml`" in lacking.out
     )
@@ -212,8 +214,8 @@ def test_the_plan_scales_stated_times_and_reads_no_rows(folder, cli, monkeypatch
 
 def test_the_plan_finds_stored_trials_whose_rules_depend_on_rows(folder, cli):
     rule = "positive_rate[women] >= kappa * positive_rate[men]"
-    text = PLAIN.replace(rule, "max_gap(positive_rate, by=sex) <= kappa")
-    (folder / "one.yaml").write_text(text.replace("seeds: 2", "seeds: 1"))
+    text = ONE.replace(rule, "max_gap(positive_rate, by=sex) <= kappa")
+    (folder / "one.yaml").write_text(text)
     (folder / "two.yaml").write_text(text.replace("name: small", "name: two"))
     assert cli("run", "one.yaml", "-q", "--executor", "serial").code == 0
     lines = [line.split()[:4] for line in cli("plan", "one.yaml", "two.yaml").out.splitlines()]
@@ -221,7 +223,7 @@ def test_the_plan_finds_stored_trials_whose_rules_depend_on_rows(folder, cli):
 
 
 def test_an_unreadable_ledger_stops_its_own_experiment_only(folder):
-    found = requests(folder, PLAIN, PLAIN.replace("name: small", "name: same"))
+    found = requests(folder, ONE, ONE.replace("name: small", "name: same"))
     run_all(found[:1])
     with closing(sqlite3.connect(found[0].folder / LEDGER_FILE)) as db, db:
         db.execute("PRAGMA user_version = 7")
@@ -232,21 +234,21 @@ def test_an_unreadable_ledger_stops_its_own_experiment_only(folder):
 
 
 def test_an_experiment_ends_with_its_own_last_trial(folder):
-    found, seen = requests(folder, PLAIN, OTHER), []
+    found, seen = requests(folder, ONE, OTHER), []
     other = found[1].folder / LEDGER_FILE
     run_experiments(found, Executor(), lambda _: seen.append(stored(other)), quiet=True)
     assert seen == [0, TRIALS]
 
 
 def test_a_ledger_that_breaks_stops_its_own_experiment_only(folder):
-    found = requests(folder, PLAIN, OTHER)
+    found = requests(folder, ONE, OTHER)
     ended, failed = run_all(found, Counting(found[0].folder / LEDGER_FILE))
     assert failed in ([("small", "E502")], [("small", "E503")])
     assert {name: outcome.ran for name, outcome in ended.items()} == {"other": TRIALS}
 
 
 def test_trials_that_others_depend_on_still_run_after_a_failure(folder):
-    text = PLAIN + "  best: of(unconstrained, error)\n"
+    text = ONE + "  best: of(unconstrained, error)\n"
     both = requests(folder, text, text.replace("name: small", "name: same"))
     run_all(requests(folder, text.replace("  - majorize: {iterations: 2}\n", "")))
     ended, _ = run_all(both, Counting(both[1].folder / LEDGER_FILE))
@@ -292,7 +294,7 @@ def test_an_interrupt_reports_the_stored_trials_of_each(folder, files):
 
 
 def test_an_interrupt_after_a_broken_ledger(folder, capsys):
-    found = requests(folder, PLAIN, OTHER)
+    found = requests(folder, ONE, OTHER)
     executor = Counting(found[0].folder / LEDGER_FILE, interrupted=True)
     with pytest.raises(typer.Exit) as ended:
         run_batch(found, executor, quiet=True)
@@ -306,7 +308,10 @@ def test_an_interrupt_after_a_broken_ledger(folder, capsys):
     ("limit", "reason", "count"),
     [
         (("--timeout", "0.001s"), "took longer than the time limit of 0.001 s", "1 timeout"),
-        (("--memory", "64 MiB"), "of memory, the limit is 64 MiB", "1 error"),
+        pytest.param(
+            *(("--memory", "64 MiB"), "of memory, the limit is 64 MiB", "1 error"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_limits_on_the_command_line(cli, files, limit, reason, count):

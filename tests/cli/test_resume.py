@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from contextlib import closing
+from functools import partial
 
 import pytest
 import yaml
@@ -24,19 +25,27 @@ ERROR, FIRST = "  error: error\n", "  - unconstrained\n"
 RULE = "positive_rate[women] >= kappa * positive_rate[men]"
 
 
+def keys_in(folder, text: str) -> set[str]:
+    """Return the keys of the trials of a text about the table of a folder."""
+    # each command is a process of its own: forget the tables of the earlier one
+    world._read_table.cache_clear()
+    world.load_trial_data.cache_clear()
+    (folder / "exp.yaml").write_text(text)
+    return {task.key for task in prepare(folder / "exp.yaml").plan.tasks}
+
+
 @pytest.fixture
 def keys(folder):
-    """Return a function that returns the keys of the trials of a text."""
     (folder / "people.csv").write_text(PEOPLE)
+    return partial(keys_in, folder)
 
-    def call(text: str, name: str = "exp.yaml") -> set[str]:
-        # each command is a process of its own: forget the tables of the earlier one
-        world._read_table.cache_clear()
-        world.load_trial_data.cache_clear()
-        (folder / name).write_text(text)
-        return {task.key for task in prepare(folder / name).plan.tasks}
 
-    return call
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """The keys of `OWN`, in another folder."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "people.csv").write_text(PEOPLE)
+    return keys_in(folder, OWN)
 
 
 SAME = {
@@ -75,21 +84,20 @@ OTHER = {
 
 
 @pytest.mark.parametrize(("old", "new"), SAME.values(), ids=SAME)
-def test_changes_without_effect_run_nothing(keys, old, new):
+def test_changes_without_effect_run_nothing(keys, own, old, new):
     assert old in OWN
-    assert keys(OWN.replace(old, new)) == keys(OWN, "renamed.yaml")
+    assert keys(OWN.replace(old, new)) == own
 
 
 @pytest.mark.parametrize(("old", "new", "count"), OTHER.values(), ids=OTHER)
-def test_changes_with_effect_run_again(keys, old, new, count):
+def test_changes_with_effect_run_again(keys, own, old, new, count):
     assert old in OWN
-    assert len(keys(OWN.replace(old, new)) - keys(OWN)) == count
+    assert len(keys(OWN.replace(old, new)) - own) == count
 
 
-def test_other_rows_run_all_again(keys, folder):
-    before = keys(OWN)
+def test_other_rows_run_all_again(keys, own, folder):
     (folder / "people.csv").write_text(PEOPLE + "F,3,1\n")
-    assert keys(OWN).isdisjoint(before)
+    assert keys(OWN).isdisjoint(own)
 
 
 def test_a_renamed_metric_keeps_its_numbers(folder, cli):

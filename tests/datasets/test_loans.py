@@ -17,8 +17,8 @@ from ratecli.datasets.sources import loans
 
 @pytest.fixture(scope="module")
 def crowd():
-    """A million applicants: sex, label, and the true probability of repaying."""
-    table = generate_loans(1_000_000, seed=7)
+    """Many applicants: sex, label, and the true probability of repaying."""
+    table = generate_loans(200_000, seed=7)
     men = (table.frame["sex"] == "Male").to_numpy()
     return table, men, loans.repayment_probability(table.frame)
 
@@ -56,7 +56,7 @@ def test_other_columns_are_independent_of_the_label_given_the_group(crowd):
             assert abs(np.corrcoef(column, label)[0, 1]) < 5 / np.sqrt(group.sum())
         for name in ("purpose", "region"):
             shares = pd.Series(label).groupby(table.frame[name].to_numpy()[group]).mean()
-            assert shares.max() - shares.min() < 0.01
+            assert shares.max() - shares.min() < 0.02
 
 
 def test_unconstrained_rule_is_the_bayes_rule_and_unfair():
@@ -120,11 +120,11 @@ def test_multipliers_satisfy_weak_duality(a: float, b: float):
 
 
 def test_best_rule_is_linear_in_the_features():
-    table = generate_loans(200_000, seed=11)
+    table = generate_loans(50_000, seed=11)
     X = Encoder.fit([table], [np.arange(len(table))]).transform(table)
     fitted = LogisticRegression(C=1e6, max_iter=500).fit(X, table.label)
     assert np.mean(fitted.predict(X) != table.label) == pytest.approx(
-        loans.optimum_at_ratio(0).error, abs=0.004
+        loans.optimum_at_ratio(0).error, abs=0.008
     )
 
 

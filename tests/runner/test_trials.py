@@ -207,12 +207,13 @@ def test_impossible_experiments_are_refused(folder, old, new, message):
 def test_a_constant_factor_of_row_weights_changes_nothing(folder, factor):
     frame = people(300, 1).assign(w=np.random.default_rng(0).uniform(0.5, 2, 300))
     text = BASE.replace("label: y,", "label: y, weight: w,")
-    text = text.replace("majorize: {iterations: 3}", "mixture, three_player: {steps: 100}")
+    text = text.replace("majorize: {iterations: 3}", "mixture, three_player: {steps: 20}")
+    text = text.replace("seeds: 2", "seeds: 1")
     found = []
     for times in (1, factor):
         frame.assign(w=times * frame.w).to_csv(folder / "people.csv", index=False)
         outcome, store = run_file(write(folder, text))
-        assert sum(outcome.counts.values()) == 6
+        assert sum(outcome.counts.values()) == 3
         found.append({name: result.values for name, (_, result) in results_of(store).items()})
     assert found[0] == found[1]
     assert all(found[0].values())
@@ -237,9 +238,8 @@ objective: error
 constraints: {parity: 'positive_rate[women] >= kappa * positive_rate[men]'}
 algorithms:
   - unconstrained
-  - three_player: {sweep: {steps: [40, 50]}}
-  - three_player: {as: new_rows, steps: 50, holds: new_rows}
-seeds: 2
+  - three_player: {sweep: {steps: [20, 30]}}
+  - three_player: {as: new_rows, steps: 30, holds: new_rows}
 """
 
 
@@ -280,4 +280,4 @@ def test_trials_that_differ_in_goals_alone_are_solved_together_with_equal_result
     for spec in filter(lambda spec: spec.together, tasks):
         found, alone = run_trial(spec, free), run_trial(replace(spec, together={}), free)
         assert (found.models, found.values) == (alone.models, alone.values)
-    assert started == [3] * 4
+    assert started == [3] * 2

@@ -32,7 +32,7 @@ LABELS = {0: "none", 0.4: "some", 10: "all"}
 
 @pytest.fixture
 def folder(tmp_path):
-    people(600, 1).to_csv(tmp_path / "people.csv", index=False)
+    people(400, 1).to_csv(tmp_path / "people.csv", index=False)
     return tmp_path
 
 
@@ -105,7 +105,7 @@ algorithms: [unconstrained: {tune: {loss: [hinge, logistic]}}]
 
 
 @pytest.mark.parametrize(
-    "algorithm", one_in(2, ["unconstrained", "post_shift: {model: logistic}", "majorize"])
+    "algorithm", one_in(3, ["unconstrained", "post_shift: {model: logistic}", "majorize"])
 )
 def test_a_tuned_penalty_acts_as_that_of_the_file(folder, algorithm):
     def trial(entry, l2="1/n"):

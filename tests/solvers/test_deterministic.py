@@ -1,6 +1,7 @@
 """The model is deterministic by default, and status, trace and judged rows are about it."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from ratecli.solvers.majorize.options import Majorize
 from ratecli.solvers.players.options import ThreePlayer
 
 RULES = Rules({"p": "positive_rate[g=a] >= 0.9 * positive_rate[g=b]", "r": "min(tpr, by=g) >= 0.6"})
-TREES = {"RandomForestClassifier": {"n_estimators": 20, "max_depth": 4}}
+TREES = {"RandomForestClassifier": {"n_estimators": 5, "max_depth": 4}}
 SOLVERS = {
     "post_shift": PostShift,
     "mixture": Mixture,
@@ -31,14 +32,20 @@ SOLVERS = {
 
 @pytest.fixture(scope="module")
 def given():
-    return problem(smooth_rows(0, n=600), RULES)
+    return problem(smooth_rows(0, n=400), RULES)
+
+
+@pytest.fixture(scope="module")
+def single(given):
+    """Return a function that returns the solution of a solver of `SOLVERS`."""
+    return cache(lambda name: run(SOLVERS[name](), given))
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_the_only_classifier_is_deterministic_and_the_solution_is_about_it(given, name):
+def test_the_only_classifier_is_deterministic_and_the_solution_is_about_it(given, single, name):
     if name == "reduction":
         pytest.importorskip("fairlearn")
-    found = run(SOLVERS[name](), given)
+    found = single(name)
     assert list(found.variants) == ["deterministic"]
     judged = found.judged or (given, given.decisions(found.main))
     decided = given.decisions(found.main)
@@ -52,7 +59,7 @@ def test_the_only_classifier_is_deterministic_and_the_solution_is_about_it(given
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_the_randomized_model_has_nearly_the_same_objective(given, name):
+def test_the_randomized_model_has_nearly_the_same_objective(given, single, name):
     if name == "reduction":
         pytest.importorskip("fairlearn")
     random = run(SOLVERS[name](**BOTH), given)
@@ -60,11 +67,11 @@ def test_the_randomized_model_has_nearly_the_same_objective(given, name):
     alone = run(SOLVERS[name](randomize=True), given)
     assert dumps(alone.main) == dumps(random.main)
     if name != "trees":  # whose scores have few values
-        single = run(SOLVERS[name](), given)
-        rows = (single.judged or [given])[0]
+        one = single(name)
+        rows = (one.judged or [given])[0]
         values = (
             rows.value_of((each.judged or (rows, rows.decisions(each.main)))[1])
-            for each in (single, random)
+            for each in (one, random)
         )
         assert next(values) <= next(values) + 0.01
 
@@ -94,7 +101,8 @@ def test_without_a_feasible_threshold_the_status_says_so(name):
     assert problem(rows, rules).violation(random.main) <= 1e-6
 
 
-def test_a_later_search_starts_from_the_mixture(given):
+def test_a_later_search_starts_from_the_mixture():
+    given = problem(smooth_rows(0, n=600), RULES)
     found = run(Mixture(), given)
     assert isinstance(found.near, MixtureClassifier)
     again = run(Mixture(calls=1), replace(given, near=found.near))

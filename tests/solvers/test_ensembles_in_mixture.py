@@ -1,11 +1,13 @@
 """`mixture` of boosted trees and forests: label first, then the group given the label."""
 
+import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from oracles.goals import BOTH, KL, Rows, Rules, problem, rates_of, run, smooth_rows
 from sklearn.ensemble import RandomForestClassifier
+from thinned import one_in
 
 from ratecli.errors import FaultError
 from ratecli.experiment.entries import make_solver
@@ -93,7 +95,7 @@ def test_groups_are_fitted_only_for_labels_whose_rates_distinguish_them(rules, p
     np.testing.assert_allclose(model.probabilities(given.X).sum(axis=1), 1)
 
 
-@pytest.mark.parametrize("n", [100, 333, 777])
+@pytest.mark.parametrize("n", one_in(3, [100, 333, 777]))
 def test_labels_are_fitted_once_for_all_algorithms(n, tmp_path):
     given = problem(smooth_rows(90, n=n), RATIO)
     folder, counts = tmp_path / "fits", []
@@ -127,16 +129,15 @@ def test_folds_have_probabilities_of_models_fitted_to_the_others(count):
     assert not np.array_equal(decided, answer.decide(given.X))
 
 
-@pytest.mark.parametrize("scores", ["in_sample", {"folds": 3}, {"held_out": 0.3}], ids=str)
-@pytest.mark.parametrize(
-    "rules",
-    [
-        RATIO,
-        Rules({"e": "error <= 0.4"}, KL),
-        Rules({"a": "tpr[g=a] >= 0.7", "b": "tpr[g=b] >= 0.7"}, "1 - f1"),
-    ],
-    ids=["affine", "convex", "ratio"],
-)
+SCORES = ["in_sample", {"folds": 3}, {"held_out": 0.3}]
+KINDS = [
+    RATIO,
+    Rules({"e": "error <= 0.4"}, KL),
+    Rules({"a": "tpr[g=a] >= 0.7", "b": "tpr[g=b] >= 0.7"}, "1 - f1"),
+]
+
+
+@pytest.mark.parametrize(("scores", "rules"), one_in(4, itertools.product(SCORES, KINDS)), ids=str)
 def test_constraints_hold_on_the_rows_that_judge_them(rules, scores):
     given = problem(smooth_rows(2), rules)
     found = run(Mixture(model=TREES, scores=scores, **BOTH), given)
@@ -162,7 +163,7 @@ def test_constraints_hold_on_the_rows_that_judge_them(rules, scores):
     assert set(np.unique(found.variants["deterministic"].decide(given.X))) <= {0.0, 1.0}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", one_in(3, range(3)))
 @pytest.mark.parametrize("model", [TREES, "plugin"], ids=str)
 def test_the_single_classifier_is_at_least_as_good_as_any_threshold_on_a_member(seed, model):
     given = problem(smooth_rows(seed), RATIO)

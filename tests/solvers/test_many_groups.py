@@ -66,16 +66,14 @@ def test_optimum_is_that_of_all_pairs(shape, solver):
         assert found.multipliers["c"] == pytest.approx(sum(every.multipliers.values()), rel=0.05)
 
 
+PLAYERS = ThreePlayer(steps=300, **BOTH)
+LEADER = ThreePlayer(multipliers="leader", oracle="plugin", steps=100, **BOTH)
+
+
 @pytest.mark.parametrize(
-    "solver",
-    [
-        ThreePlayer(steps=300, **BOTH),
-        ThreePlayer(multipliers="leader", oracle="plugin", steps=100, **BOTH),
-        ExponentiatedGradient(**BOTH),
-    ],
-    ids=["three_player", "leader", "reduction"],
+    ("rule", "solver"),
+    one_in(2, itertools.product([GAP, LEAST], [PLAYERS, LEADER, ExponentiatedGradient(**BOTH)])),
 )
-@pytest.mark.parametrize("rule", [GAP, LEAST], ids=["gap", "ratio"])
 def test_other_algorithms_satisfy_rules_about_many_groups(rule, solver):
     if isinstance(solver, ExponentiatedGradient):
         pytest.importorskip("fairlearn")

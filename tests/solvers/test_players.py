@@ -239,7 +239,7 @@ def best_mixture(name: str, model: str) -> float:
 
 @pytest.mark.parametrize(
     ("name", "options", "tolerance"),
-    one_in(2, [
+    one_in(4, [
         *((name, BEST, 0.1) for name in GOALS),
         ("g-mean", {"multipliers": "leader"}, 0.1),
         ("g-mean", {"multipliers": "leader", "rates": "surrogate"}, 0.1),

@@ -24,9 +24,9 @@ CASES = {
     "mixture": ({}, {"calls": [2, 5]}),
     "majorize": ({}, {"iterations": [1, 2]}),
     "zafar": ({}, {"covariance": [0.0, 0.1, 1.0]}),
+    "thresholded": ({"model": TREE}, {"max_depth": [2, 6], "scores": ["in_sample", {"folds": 3}]}),
     "exponentiated_gradient": ({"iterations": 2}, {"eps": [0.01, 0.5]}),
     "three_player": ({"steps": 30, "every": 5}, {"optimizer": ["adam", "sgd"]}),
-    "thresholded": ({"model": TREE}, {"max_depth": [2, 6], "scores": ["in_sample", {"folds": 3}]}),
     "post_shift": ({"model": TREE}, {"max_depth": [2, 6], "groups": ["known", "unknown"]}),
     "unconstrained": ({}, {"loss": ["hinge", "logistic"]}),
 }
@@ -53,7 +53,7 @@ def main_decisions(solution, given):
 
 
 @pytest.mark.parametrize(
-    ("name", "held"), one_in(2, [("post_shift", True), *((name, False) for name in CASES)])
+    ("name", "held"), one_in(4, [("post_shift", True), *((name, False) for name in CASES)])
 )
 def test_the_chosen_setting_is_that_of_a_loop_over_settings_and_folds(name, held):
     if name == "exponentiated_gradient":
