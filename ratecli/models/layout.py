@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ratecli.models.base import Array, Features
 from ratecli.rates.sample import make_read_only
@@ -62,19 +63,11 @@ class ColumnLayout:
         A number is as encoded, NaN where it is missing. A category is the index of its level, NaN
         where the row has none.
         """
-        starts = np.cumsum(self.sizes) - self.sizes
-        plain = not (self.levels != NUMBER).any()
         if isinstance(X, np.ndarray):
-            if plain:
+            if not (self.levels != NUMBER).any():
                 return X[:, : self.width]
-            found = X[:, starts].astype(float)
-            for c in np.flatnonzero(self.levels != NUMBER).tolist():
-                own = X[:, starts[c] : starts[c] + self.sizes[c]]
-                if self.levels[c] == NUMBER_OR_MISSING:
-                    found[own[:, 1] != 0, c] = np.nan
-                else:
-                    found[:, c] = np.where(own.any(axis=1), own.argmax(axis=1), np.nan)
-            return found
+            X = sparse.csr_array(X)
+        starts = np.cumsum(self.sizes) - self.sizes
         at, values, count = X.indices, X.data, len(self.levels)
         rows = np.repeat(np.arange(0, X.shape[0] * count, count), np.diff(X.indptr))
         used = (values != 0) & (at < self.width)  # memberships may follow

@@ -6,7 +6,7 @@ Linear least squares under convex quadratic constraints has a duality gap.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -27,11 +27,15 @@ from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import LINEAR_MODEL
 from ratecli.solvers.oracles.estimators import fit_named
 from ratecli.solvers.oracles.unseen import Indices, UnseenScores
-from ratecli.solvers.problem import Problem, sum_by_goal
+from ratecli.solvers.problem import Problem, mix_of, sum_by_goal
 from ratecli.solvers.regression.options import LeastSquares
 from ratecli.solvers.seldonian.score_models import (
+    LINEAR_SQUARE,
     MAX_DENSE_WEIGHTS,
+    MeanLoss,
+    ScoreModel,
     WhitenedCoordinates,
+    fit_unconstrained,
     label_weights,
     mean_label,
 )
@@ -89,21 +93,19 @@ class ErrorForms:
         forms = [_form_of(node) for node in (problem.objective.expression, *problem.pieces)]
         if not any(leaf.rate.of == "squared_error" for leaf in forms[0].coefficients):
             raise FaultError(Diagnostic("E308", "the objective has no mse, so it has no minimum"))
-        mean, index = mean_label(problem), problem.rates.index()
+        mean = mean_label(problem)
         variance = label_weights(problem) @ (np.nan_to_num(problem.label) - mean) ** 2
         spread = float(np.sqrt(variance))
         spread = spread if spread > ROUNDING * abs(mean) else 1.0
-        # how much each rate counts in each form: for mse and for mean_error
-        mix = np.zeros((2, len(forms), len(index)))
-        for j, form in enumerate(forms):
-            for leaf, factor in form.coefficients.items():
-                mix[int(leaf.rate.of == "error"), j, index[leaf]] = factor
-        sizes = np.abs(mix).sum(axis=2)
-        units = spread**2 * sizes[0] + spread * sizes[1]
-        units = np.where(units > 0, units, 1.0)
-        squares, slopes = (np.asarray(each @ problem.rates.A) / units[:, None] for each in mix)
-        constants = np.array([form.constant for form in forms]) / units
-        return cls(squares, slopes, constants, units, spread)
+        mix, constants = mix_of(problem.rates, forms)
+        is_error = np.array([leaf.rate.of == "error" for leaf in problem.rates.leaves])
+        sizes = abs(mix.toarray()) @ np.where(is_error, spread, spread**2)
+        units = np.where(sizes > 0, sizes, 1.0)
+        squares, slopes = (
+            (mix.toarray() * own) @ problem.rates.A / units[:, None]
+            for own in (~is_error, is_error)
+        )
+        return cls(squares, slopes, constants / units, units, spread)
 
     def at(self, errors: Array) -> Array:
         """Return the objective and the pieces (1 + m,) at errors (n,)."""
@@ -226,8 +228,9 @@ class LinearProblem:
         label = np.nan_to_num(problem.label) / forms.spread
         l2 = problem.l2 * forms.spread**2 / forms.units[0]
         squares, lines = forms.squares * forms.spread**2, forms.slopes * forms.spread
-        coordinates = _whitened(2 * squares[0], design, label, l2)
-        origin, penalties = coordinates.origin, design.penalties(l2)
+        loss, model = MeanLoss(LINEAR_SQUARE, squares[0]), ScoreModel(label, numeric=True)
+        origin, penalties = fit_unconstrained(loss, model, design, l2), design.penalties(l2)
+        coordinates = WhitenedCoordinates.around(design, origin, 2 * squares[0], l2)
         errors = design.scores(origin) - label
         slopes = coordinates.slopes(design.pull((2 * squares * errors + lines).T)).T
         constants = squares @ errors**2 + lines @ errors + forms.constants
@@ -252,18 +255,6 @@ class LinearProblem:
         """Return by how much a model violates each piece (m,), in its unit."""
         problem = self.problem
         return self.forms.at(np.nan_to_num(problem.decisions(model) - problem.label))[1:]
-
-
-def _whitened(
-    curvatures: Array, design: DesignMatrix, label: Array, l2: float
-) -> WhitenedCoordinates:
-    """Return coordinates in which the objective's curvature is 1, around the least squares."""
-    w = np.zeros(design.width)
-    for _ in range(2):  # the second step corrects rounding errors of the first
-        coordinates = WhitenedCoordinates.around(design, w, curvatures, l2)
-        slope = design.pull(curvatures * (design.scores(w) - label)) + design.penalties(l2) * w
-        w = coordinates.weights(-coordinates.slopes(slope))
-    return replace(coordinates, origin=w)
 
 
 def solve_linear(problem: Problem, progress: Progress) -> Solution:
