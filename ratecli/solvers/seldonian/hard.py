@@ -20,7 +20,7 @@ from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.problem import ERROR_RATE, Problem
 from ratecli.solvers.seldonian.options import Seldonian
-from ratecli.solvers.seldonian.prediction import MeanEstimate, TestPrediction, predict_safety_test
+from ratecli.solvers.seldonian.prediction import TestPrediction, predict_safety_test
 from ratecli.solvers.seldonian.score_models import DecisionOutputs, ScoreModel
 from ratecli.solvers.seldonian.selection import (
     CandidateSearch,
@@ -58,34 +58,19 @@ class ThresholdCandidates:
         self, scores: Array, rates: RateMatrix, objective: Expression, prediction: TestPrediction
     ) -> None:
         """Evaluate the objective, a function of `rates`, and the constraints at every threshold."""
-        self.prediction, self.cuts, self.rows = prediction, RateCurve.of(scores), len(scores)
-        every = np.clip(self.cuts.rates(rates), 0.0, 1.0)
+        curve = RateCurve.of(scores)
+        self.prediction, self.scores, self.thresholds = prediction, scores, curve.thresholds
+        every = np.clip(curve.rates(rates), 0.0, 1.0)
         trees = [node for goal in prediction.goals for _, node in goal.nodes]
         ends = RateFunction.of([objective, *trees], rates.index()).values(every)
         self.values, *estimates = np.nan_to_num(ends, nan=np.inf)
         self.estimates = np.reshape(estimates, (len(trees), -1))
         self.violations = self.estimates.max(axis=0, initial=-np.inf)
 
-    @cached_property
-    def moments(self) -> Array:
-        """(T, Q, 2) means and standard deviations of the groups."""
-        return np.stack([self._moments(group) for group in self.prediction.groups]).T.swapaxes(1, 2)
-
-    def _moments(self, group: MeanEstimate) -> Array:
-        """Return mean and standard deviation of a group at each threshold, as (2, T)."""
-        rows, count = group.rows, group.count
-        weights = np.zeros((2, self.rows))
-        weights[:, rows.rows] = rows.slope, rows.slope * (rows.slope + 2 * rows.offset)
-        constants = np.array([rows.offset.sum(), (rows.offset**2).sum()])
-        mean, power = (self.cuts.sums(weights) + constants[:, None]) / max(count, 1)
-        variance = np.maximum(power - mean**2, 0.0) * count / max(count - 1, 1)
-        variance[variance < np.finfo(float).eps * power * count] = 0.0
-        unknown = np.nan if count < 2 else 0.0
-        return np.stack([mean if count else mean + np.nan, np.sqrt(variance) + unknown])
-
     def ends(self, cut: int, prediction: TestPrediction | None = None) -> Array:
         """Return the bounds (P,) at one threshold, by this or another prediction."""
-        return (prediction or self.prediction).of_moments(self.moments[cut], sloped=False)[0]
+        outputs = DecisionOutputs((self.scores > self.thresholds[cut]).astype(float))
+        return (prediction or self.prediction).upper(outputs)
 
     def worst(self, cut: int, prediction: TestPrediction | None = None) -> float:
         """Return the largest bound at one threshold."""
@@ -148,7 +133,7 @@ class ThresholdModel:
 
     @classmethod
     def of(cls, w: Array, cuts: ThresholdCandidates, k: int) -> ThresholdModel:
-        moved = np.append(w[:-1], -float(cuts.cuts.thresholds[k]))
+        moved = np.append(w[:-1], -float(cuts.thresholds[k]))
         return cls(moved, float(cuts.values[k]), cuts.worst(k))
 
     @property

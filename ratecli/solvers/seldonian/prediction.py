@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 
@@ -47,36 +47,23 @@ class MeanEstimate:
         apart = values - mean
         return mean, float(np.sqrt(apart @ apart / (self.count - 1)))
 
-    def slopes(self, outputs: SmoothOutputs, values: Array) -> Array:
+    def slopes(self, outputs: SmoothOutputs) -> Array:
         """Return slopes (2, D) of mean and deviation in the weights; 0 where the deviation is 0."""
-        mean, deviation = self.moments(values)
         if not self.count:
             return np.zeros((2, self.design.width))
+        values = self.rows.values(outputs)
+        mean, deviation = self.moments(values)
         by = np.stack([self.rows.slope / self.count, np.zeros(self.count)], axis=1)
         if deviation > 0:
             by[:, 1] = (values - mean) * self.rows.slope / ((self.count - 1) * deviation)
         return self.design.pull(outputs.slopes(self.rows.of, by, self.rows.rows)).T
 
 
-@dataclass(frozen=True)
-class BoundInflation:
-    """How a predicted bound is inflated: see `calibrate_inflation`.
-
-    Attributes
-    ----------
-    factor
-        Multiplies the distance of the predicted bound from the point estimate.
-    deviates
-        Number of standard errors to add: of the difference between the estimates of the same means
-        on candidate and on safety rows.
-    """
-
-    factor: float = 1.0
-    deviates: float = 0.0
-
-
-def calibrate_inflation(wanted: float, bounds: int) -> BoundInflation:
+def calibrate_inflation(wanted: float, bounds: int) -> float:
     """Return the margin with which the real test is passed with a probability of at least `wanted`.
+
+    It is in standard errors: of the difference between the estimates of the same means on candidate
+    and on safety rows.
 
     Let a bound on a mean be computed from `n` candidate rows or `m` safety rows. The mean on the
     candidate rows is `C = mu + s / sqrt(n) Z`, that of the test `S = mu + s / sqrt(m) Z'`, with Z
@@ -93,7 +80,7 @@ def calibrate_inflation(wanted: float, bounds: int) -> BoundInflation:
     the upper end of every goal, which is monotone in them. Not accounted for: the candidate was
     chosen on these rows, so its C is slightly better than that of a given model.
     """
-    return BoundInflation(1.0, NormalDist().inv_cdf(1 - (1 - wanted) / max(bounds, 1)))
+    return NormalDist().inv_cdf(1 - (1 - wanted) / max(bounds, 1))
 
 
 @dataclass(frozen=True)
@@ -113,12 +100,16 @@ class PredictedLimit:
     places: NDArray[np.intp]
     noise: Array
     predictor: BoundPredictor
-    inflation: BoundInflation
 
-    def at(self, moments: Array, *, sloped: bool) -> tuple[float, Array]:
-        """Return the limit at means and deviations (Q, 2), and its slopes (Q, 2) if `sloped`."""
+    def at(
+        self, moments: Array, factor: float, margin: float, *, sloped: bool
+    ) -> tuple[float, Array]:
+        """Return the limit at means and deviations (Q, 2), and its slopes (Q, 2) if `sloped`.
+
+        Its distance from the point estimate is multiplied by the factor and increased by `margin`
+        standard errors.
+        """
         means, deviations = moments[self.places].T
-        factor, margin = self.inflation.factor, self.inflation.deviates
         bound = self.predictor(means, deviations, sloped=sloped)
         coefficients = self.predictor.coefficients
         point = float(coefficients @ means)
@@ -153,12 +144,8 @@ class PredictedGoal:
     nodes: tuple[tuple[int, Expression], ...]
 
     @cached_property
-    def _functions(self) -> Sequence[tuple[int, RateFunction]]:
+    def functions(self) -> Sequence[tuple[int, RateFunction]]:
         return [(tree, self.plan.function(node)) for tree, node in self.nodes]
-
-    def upper(self, limits: Array) -> tuple[Array, Array]:
-        """Return upper ends (P,) of the parts, and their slopes (P, B) in the limits."""
-        return self.plan.upper(limits, self._functions)
 
     def with_parts(self, limits: Array) -> PredictedGoal:
         """Split trees that are maxima into their parts if those have the same upper end."""
@@ -188,6 +175,8 @@ class TestPrediction:
         Number of rows of the test.
     test_share
         Expected number of test rows for each candidate row.
+    factor, margin
+        How predicted limits are inflated: see `PredictedLimit.at` and `calibrate_inflation`.
     times
         How many times all rows, candidate and test alike, are assumed to be there.
     needed
@@ -198,8 +187,9 @@ class TestPrediction:
     goals: tuple[PredictedGoal, ...]
     rows: int
     test_share: float
+    factor: float = 1.0
+    margin: float = 0.0
     times: float = 1.0
-    inflation: BoundInflation = field(default_factory=BoundInflation)
     needed: float = 0.0
 
     @cached_property
@@ -208,7 +198,7 @@ class TestPrediction:
         return tuple(goal.plan.goal.name for goal in self.goals for _ in goal.nodes)
 
     @cached_property
-    def limits(self) -> list[list[PredictedLimit]]:
+    def _limits(self) -> list[list[PredictedLimit]]:
         """The limits of each goal as functions of moments."""
         return [
             [self._limit(bound, *goal.terms[bound.quantity]) for bound in goal.plan.bounds]
@@ -227,46 +217,48 @@ class TestPrediction:
             noise.append(signed**2 * spread)
         places = np.array([q for q, _ in terms], dtype=np.intp)
         predictor = BoundPredictor(bound, parts, side.delta)
-        return PredictedLimit(side.sign, places, np.array(noise), predictor, self.inflation)
+        return PredictedLimit(side.sign, places, np.array(noise), predictor)
 
     def with_parts(self, outputs: Measurements) -> TestPrediction:
         """Split trees into smooth parts: see `PredictedGoal`."""
-        moments = self._moments(outputs)
-        goals = [
-            goal.with_parts(np.array([limit.at(moments, sloped=False)[0] for limit in limits]))
-            for goal, limits in zip(self.goals, self.limits, strict=True)
-        ]
-        return replace(self, goals=tuple(goals))
+        known = self._at(outputs, sloped=False)
+        pairs = zip(self.goals, known, strict=True)
+        return replace(self, goals=tuple(goal.with_parts(values) for goal, (values, _) in pairs))
 
-    def _moments(self, outputs: Measurements) -> Array:
-        """Return means and deviations (Q, 2) of the measurements in each group."""
+    def _at(self, outputs: Measurements, *, sloped: bool) -> list[tuple[Array, Array]]:
+        """Return for each goal its limits (B,), and their slopes (B, 2 Q) in means and deviations.
+
+        Those of a group are next to each other.
+        """
         found = [group.moments(group.rows.values(outputs)) for group in self.groups]
-        return np.array(found).reshape(-1, 2)
+        moments, goals = np.reshape(found, (-1, 2)), []
+        for limits in self._limits:
+            each = [limit.at(moments, self.factor, self.margin, sloped=sloped) for limit in limits]
+            slopes = np.reshape([slopes for _, slopes in each], (len(limits), moments.size))
+            goals.append((np.array([value for value, _ in each]), slopes))
+        return goals
 
     def upper(self, outputs: Measurements) -> Array:
         """Return the upper ends (P,) of all trees, infinite where there is no bound."""
-        return self.of_moments(self._moments(outputs), sloped=False)[0]
-
-    def of_moments(self, moments: Array, *, sloped: bool) -> tuple[Array, Array]:
-        """Return upper ends (P,) of the trees at moments (Q, 2), and their slopes (P, Q, 2)."""
-        upper, slopes = [np.zeros(0)], [np.zeros((0, *moments.shape))]
-        for goal, limits in zip(self.goals, self.limits, strict=True):
-            known = [limit.at(moments, sloped=sloped) for limit in limits]
-            ends, by_limit = goal.upper(np.array([value for value, _ in known]))
-            by_moment = np.array([each for _, each in known]).reshape(len(limits), moments.size)
-            upper.append(np.where(np.isnan(ends), np.inf, ends - self.needed))
-            with np.errstate(invalid="ignore", over="ignore"):
-                slopes.append((by_limit @ by_moment).reshape(-1, *moments.shape))
-        return np.concatenate(upper), np.nan_to_num(np.concatenate(slopes), posinf=0, neginf=0)
+        found = [np.zeros(0)]
+        for goal, (limits, _) in zip(self.goals, self._at(outputs, sloped=False), strict=True):
+            found.append(goal.plan.upper(limits, goal.functions)[0])
+        ends = np.concatenate(found) - self.needed
+        return np.where(np.isnan(ends), np.inf, ends)
 
     def slopes(self, outputs: SmoothOutputs) -> Array:
         """Return the slopes (P, D) of the upper ends in the weights."""
-        values = [group.rows.values(outputs) for group in self.groups]
-        moments = [group.moments(own) for group, own in zip(self.groups, values, strict=True)]
-        inner = [group.slopes(outputs, own) for group, own in zip(self.groups, values, strict=True)]
-        upper, slopes = self.of_moments(np.reshape(moments, (-1, 2)), sloped=True)
+        inner = [group.slopes(outputs) for group in self.groups]
         width = inner[0].shape[1] if inner else 0
-        return np.asarray(slopes.reshape(len(upper), -1) @ np.reshape(inner, (-1, width)))
+        found = [np.zeros((0, width))]
+        for goal, (limits, by_moment) in zip(
+            self.goals, self._at(outputs, sloped=True), strict=True
+        ):
+            _, by_limit = goal.plan.upper(limits, goal.functions)
+            with np.errstate(invalid="ignore", over="ignore"):
+                slopes = np.nan_to_num(by_limit @ by_moment, posinf=0, neginf=0)
+            found.append(slopes @ np.reshape(inner, (-1, width)))
+        return np.concatenate(found)
 
 
 def predict_safety_test(
@@ -311,7 +303,7 @@ def predict_safety_test(
         goals.append(PredictedGoal(plan, own, tuple(enumerate(plan.trees))))
     plain = TestPrediction(tuple(groups), tuple(goals), safety.rows, share).with_parts(outputs)
     if isinstance(inflation, float | int):
-        return replace(plain, inflation=BoundInflation(float(inflation)))
+        return replace(plain, factor=float(inflation))
     wanted = DEFAULT_PASS_PROBABILITY if inflation is None else inflation[PASS_KEY]
     count = sum(len(goal.plan.bounds) for goal in goals)
-    return replace(plain, inflation=calibrate_inflation(wanted, count))
+    return replace(plain, margin=calibrate_inflation(wanted, count))
