@@ -134,15 +134,13 @@ class _RateInterval:
         ratios = np.log((self.rows - self.window[:-1]) / self.window[1:])
         logs = np.multiply.outer(special.logit(rates), self.window - first)
         logs += np.concatenate(([0.0], np.cumsum(ratios)))
-        logs -= logs.max(axis=1, keepdims=True)
-        np.exp(logs, out=logs)
-        logs /= logs.sum(axis=1, keepdims=True)
+        masses = special.softmax(logs, axis=1)
         others = np.zeros(lines)
         if first > 0:
             others += special.betaincc(first, self.rows - first + 1, rates)
         if last < self.rows:
             others += special.betainc(last + 1, self.rows - last, rates)
-        return logs, others
+        return masses, others
 
 
 def _last_in_region(few: _RateInterval, many: _RateInterval, delta: float) -> NDArray[np.intp]:

@@ -21,7 +21,7 @@ from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.oracles.base import OracleRows
 
 STEP_TIE = 1e-9
-"""Step sizes closer than this, relative to their size, flip their rows together."""
+"""A step that saves no more than this part of all costs is not taken."""
 RANDOM_DIRECTIONS = 10
 """Number of random directions searched after the features."""
 
@@ -48,18 +48,9 @@ def best_line_step(scores: Array, slopes: Array, costs: Array) -> float:
 
     Arrays are (m,); no slope is 0.
     """
-    turns = -scores / slopes
-    order = np.argsort(turns, kind="stable")
-    ranked = turns[order]
-    change = np.where(slopes > 0, costs, -costs)[order]
-    reached = np.concatenate([[0.0], np.cumsum(change)]) + costs[slopes < 0].sum()
-    apart = np.diff(ranked) > STEP_TIE * (1 + np.abs(ranked[:-1]))
-    reached[1:-1][~apart] = np.inf
-    k = int(np.argmin(reached))
-    if not reached[k] < costs[scores > 0].sum() - STEP_TIE * np.abs(costs).sum():
-        return 0.0
-    ends = np.concatenate([[ranked[0] - 2.0], ranked, [ranked[-1] + 2.0]])
-    return float(0.5 * (ends[k] + ends[k + 1]))
+    step = -RateCurve.of(scores / slopes).cheapest(np.sign(slopes) * costs)
+    saved = costs @ ((scores > 0).astype(float) - (scores + step * slopes > 0))
+    return step if saved > STEP_TIE * np.abs(costs).sum() else 0.0
 
 
 def _search_directions(

@@ -12,7 +12,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.certify.base import Bound, BoundPredictor, SampleMoments
+from ratecli.certify.base import Bound, BoundedSample, BoundPredictor, SampleMoments
 from ratecli.certify.forms import FormRows
 from ratecli.certify.trees import GoalTestPlan, OneSidedBound, SafetyTestSpec, plan_goal_test
 from ratecli.models.base import Array
@@ -39,13 +39,8 @@ class MeanEstimate:
 
     def moments(self, values: Array) -> tuple[float, float]:
         """Return mean and deviation of measurements; NaN if there are too few rows for them."""
-        if not self.count:
-            return np.nan, np.nan
-        mean = float(values.mean())
-        if self.count == 1:
-            return mean, np.nan
-        apart = values - mean
-        return mean, float(np.sqrt(apart @ apart / (self.count - 1)))
+        found = BoundedSample(values).moments()
+        return found.mean, found.deviation
 
     def slopes(self, outputs: SmoothOutputs) -> Array:
         """Return slopes (2, D) of mean and deviation in the weights; 0 where the deviation is 0."""
