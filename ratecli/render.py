@@ -196,7 +196,7 @@ def text_table(
 
 
 def render_text(
-    path: Path, facts: Mapping[str, Any], filters: Mapping[str, Callable[..., str]]
+    path: Path, facts: Mapping[str, Any], filters: Mapping[str, Callable[..., Any]]
 ) -> str:
     """Return the text of a Jinja template, in which a line with a block alone is left out."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415  slow

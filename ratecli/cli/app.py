@@ -33,6 +33,7 @@ app = typer.Typer(
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run.run,
     "plan": run.plan,
+    "fit": run.fit,
     "validate": files.validate,
     "explain": files.explain,
     "init": files.init,

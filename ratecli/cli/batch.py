@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -13,25 +14,26 @@ import typer
 
 from ratecli.cli.console import EXIT_INTERRUPTED, echo, pluralize, print_diagnostics
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.files import MODELS_FOLDER, REPORT_FILE, shell_command
+from ratecli.files import REPORT_FILE
 from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.render import render_text, text_table
-from ratecli.report.answer import answer_sentences, answers
+from ratecli.report.answer import answer_lines, answer_of, answers, best_sheet, goal_of
 from ratecli.report.check.expectations import compare_expectations, warn_unmet_expectations
 from ratecli.report.check.findings import Verdict
-from ratecli.report.groups import SeedGroup, group_by
+from ratecli.report.groups import group_by
 from ratecli.report.html import write_joined
-from ratecli.report.sheet import format_point, to_text
+from ratecli.report.sheet import format_scalar, narrowed, to_text
 from ratecli.report.sheets import requested_sheets
-from ratecli.report.write import check_report_folder, trials_with_files, write_report
+from ratecli.report.write import check_report_folder, write_report
 from ratecli.runner.executors import Executor
 from ratecli.runner.run import RunOutcome, RunRequest, count_stored_trials, run_experiments
 
 MAX_SHOWN_ROWS = 20
 MAX_SHOWN_REASONS = 10
-MAX_SHOWN_SENTENCES = 6
+DEFAULT_WIDTH = 100
+"""Width of tables where the output is no terminal."""
 
 
 @dataclass
@@ -157,12 +159,13 @@ def _print_failures(outcome: RunOutcome, *, quiet: bool, verbose: bool) -> None:
 
 def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger) -> str:
     """Return the summary of one experiment that has a report."""
-    kept = [each for each in answers(ledger) if each.best.is_kept and not each.best.is_constant]
     kinds = (
         ("failed", outcome.failed),
         ("no solution", outcome.unsolved),
         ("not met", outcome.unmet),
     )
+    several = len(answers(ledger)) > 1 and bool(ledger.constraints)
+    sheet = best_sheet(ledger) if several else requested_sheets(ledger)[0]
     return _render(
         several=False,
         name=end.name,
@@ -170,16 +173,25 @@ def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger
         counts=_counts(outcome),
         ran=outcome.ran,
         left_out=end.request.prepared.plan.left_out,
-        sheet=requested_sheets(ledger)[0],
+        sheet=sheet,
+        width=shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns,
         notes=ledger.row_notes,
         reasons=[reason_lines(what, trials) for what, trials in kinds],
-        answers=answer_sentences(ledger, most=MAX_SHOWN_SENTENCES, reasons=False),
-        folder=outcome.folder,
+        answer=answer_lines(ledger),
         report=outcome.folder / REPORT_FILE,
-        models=outcome.folder / MODELS_FOLDER,
-        model=_use_of_model(outcome, ledger, kept[-1].best.group) if kept else "",
-        task=format_point(kept[-1].task) if len(kept) > 1 else "",
+        fit=_fit_command(end, ledger),
     )
+
+
+def _fit_command(end: ExperimentEnd, ledger: Ledger) -> str:
+    """Return the command that trains the model of the goal on all rows; "" if there is none."""
+    goal = answer_of(ledger, goal_of(ledger))
+    kept = [each for each in ([goal] if goal else answers(ledger)) if each.best.is_kept]
+    if not kept:
+        return ""
+    task = {} if goal else {name: each for name, each in kept[-1].task.items() if each is not None}
+    at = [part for name, each in task.items() for part in ("--at", f"{name}={format_scalar(each)}")]
+    return end.request.prepared.command("fit", end.request.folder, *at)
 
 
 def summarize_experiments(ends: Sequence[ExperimentEnd]) -> str:
@@ -200,17 +212,9 @@ def summarize_experiments(ends: Sequence[ExperimentEnd]) -> str:
 
 def _render(**facts: Any) -> str:
     template = Path(__file__).with_name("summary.jinja")
+    filters: dict[str, Any] = {"counted": pluralize, "text": to_text, "narrowed": narrowed}
     facts["most_rows"] = MAX_SHOWN_ROWS
-    return render_text(template, facts, {"counted": pluralize, "text": to_text})
-
-
-def _use_of_model(outcome: RunOutcome, ledger: Ledger, group: SeedGroup) -> str:
-    """Return the command that applies the model of a group's first trial; "" if it has none."""
-    for folder, trial in trials_with_files(ledger).items():
-        same = (trial.label, repr(trial.point)) == (group.label, repr(group.point))
-        if same and ledger.is_measured(trial):
-            return shell_command("predict", outcome.folder / MODELS_FOLDER / folder, "TABLE")
-    return ""
+    return render_text(template, facts, filters)
 
 
 def _row(end: ExperimentEnd) -> list[str]:

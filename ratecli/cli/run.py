@@ -1,7 +1,8 @@
-"""The commands `run` and `plan`."""
+"""The commands `run`, `plan` and `fit`."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -158,6 +159,44 @@ def plan(
             fetch = shell_command("fetch", each.prepared.path)
             echo(f"missing data: {names}; download with `{fetch}`")
     raise typer.Exit(args.EXIT_NO_DATA if lacking else 0)
+
+
+def fit(
+    file: args.FileArgument,
+    at: Annotated[
+        list[str] | None,
+        Option(metavar="NAME=VALUE", help="The sweep point. Default: the goal of the file."),
+    ] = None,
+    algorithm: Annotated[
+        str | None, Option(metavar="LABEL", help="The algorithm. Default: the best of the run.")
+    ] = None,
+    settings: args.SettingsOption = None,
+    output: args.OutputOption = RESULTS_FOLDER,
+    *,
+    offline: args.OfflineOption = False,
+) -> None:
+    """Train the model that a run chose on all rows, for use: results/NAME/model.
+
+    Test rows are trained on, too. The run says what to expect of the model.
+    """
+    from ratecli.config.document import Document  # noqa: PLC0415
+    from ratecli.report.final_model import fit_model, read_point  # noqa: PLC0415
+
+    document = Document.read(file).with_overrides(settings or ())
+    with progress_meter() as meter:
+        made = fit_model(
+            document,
+            output,
+            read_point(at or ()),
+            algorithm,
+            offline=offline,
+            progress=meter.download,
+            command=sys.argv,
+        )
+    echo("\n".join(made.lines))
+    echo(f"\nmodel    {made.folder}")
+    echo("\n".join(f"export   {text}" for text in made.exports))
+    echo(shell_command("predict", made.folder, "TABLE").replace("ratecli", "predict  ratecli", 1))
 
 
 def _print_forecasts(requests: list[RunRequest], *, by_algorithm: bool) -> None:

@@ -83,7 +83,7 @@ class SplitSpec(base.Spec):
     validation: FractionField | None = None
     """Fraction of rows to tune on; with an official split, of its training rows."""
     test: FractionField | None = None
-    """Fraction of rows to test on."""
+    """Fraction of rows to test on; with `by`, only 0: rows of the test part are trained on, too."""
     stratify: base.ColumnNames | None = None
     """Columns whose values have the same shares in every part."""
     by: base.ColumnName | None = None
@@ -96,6 +96,11 @@ class SplitSpec(base.Spec):
     """Seed of one split for all seeds of the experiment."""
 
     @property
+    def has_no_test(self) -> bool:
+        """Whether no row is for testing."""
+        return base.exact_number(self.test) == 0
+
+    @property
     def column(self) -> str | None:
         """The column, not a feature, whose values define the parts; None if rows are sampled."""
         return self.by or self.order
@@ -103,7 +108,7 @@ class SplitSpec(base.Spec):
     def conflicts(self) -> Iterator[Diagnostic]:
         chosen = next((key for key in EXCLUSIVE_SPLIT_KEYS if getattr(self, key)), "")
         for key in EXCLUSIVE_SPLIT_KEYS.get(chosen, ()):
-            if getattr(self, key):
+            if getattr(self, key) and not (chosen == "by" and key == "test" and self.has_no_test):
                 yield _conflict(key, chosen, f"keep '{key}' or '{chosen}'")
         shares = {part: base.exact_number(getattr(self, part)) for part in DATASET_PARTS}
         known = [share for share in shares.values() if share is not None]

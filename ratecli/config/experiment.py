@@ -16,7 +16,7 @@ from ratecli.config import base, trials
 from ratecli.config.dataset import DatasetSpec, GroupCondition, OptionalResample
 from ratecli.config.document import Document
 from ratecli.config.report import Expectation, ReportSpec
-from ratecli.config.sweep import DATASET_AXIS, Sweep, sweep_points
+from ratecli.config.sweep import DATASET_AXIS, Sweep, sweep_points, value_identity
 from ratecli.errors import Diagnostic, FaultError, Loc, unknown_name
 from ratecli.files import REPORT_FILE
 from ratecli.rates.metrics import BUILTIN_NAMES
@@ -251,6 +251,10 @@ class Experiment(Problem, Data):
 
     seeds: Seeds = (0,)
     """How many seeds (5 means 0 to 4), or a list of them."""
+    goal: dict[base.NameText, base.ScalarValue] = Field(default_factory=dict)
+    """The sweep point that is wanted, as in {limit: 0.8}: `run` answers it first, and `fit` trains
+    its model. Other points show the trade-off.
+    """
     limits: trials.LimitsSpec = Field(default_factory=trials.LimitsSpec)
     """Time and memory limits of a trial."""
     trial_seconds: dict[base.NameText, trials.TrialSeconds] = Field(default_factory=dict)
@@ -266,6 +270,7 @@ class Experiment(Problem, Data):
         yield from _check_names_of_data(self)
         yield from super().conflicts()
         yield from _check_datasets(self)
+        yield from _check_goal(self)
         yield from _check_groups(self)
         yield from _check_trial_seconds(self)
         yield from _check_trial_count(self)
@@ -352,6 +357,19 @@ def _check_datasets(experiment: Experiment) -> Iterator[Diagnostic]:
                 message = f"'{key}' cannot be combined with '{other}': {reason}"
                 loc = ("datasets", name, key)
                 yield Diagnostic("E104", message, "remove one of them", loc=loc, key=True)
+
+
+def _check_goal(experiment: Experiment) -> Iterator[Diagnostic]:
+    """Yield an error for each part of the goal that no sweep has."""
+    for name, value in experiment.goal.items():
+        found = [each for _, sweep in experiment.sweeps() for _, each in sweep.value_locs(name)]
+        if not found:
+            names = experiment.swept_names()
+            yield unknown_name("E104", "swept name", name, names, "goal", name, key=True)
+        elif value_identity(value) not in map(value_identity, found):
+            message = f"{base.quote_value(value)} is not a value of '{name}' in the sweep"
+            hint = f"add it to the sweep, or write one of {', '.join(map(str, found))}"
+            yield Diagnostic("E104", message, hint, loc=("goal", name))
 
 
 def _check_groups(experiment: Experiment) -> Iterator[Diagnostic]:

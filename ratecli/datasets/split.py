@@ -44,7 +44,8 @@ def split_rows(
     `exact` as in `sample_parts`.
     """
     if spec.by is not None:
-        return _by_column(table, spec.by)
+        part = _by_column(table, spec.by)
+        return np.where((part == "test") & spec.has_no_test, "train", part)
     if spec.order is not None:
         return _by_order(_column(table, spec.order), spec)
     part, rows, shares = np.full(len(table), "train", "<U10"), np.arange(len(table)), None
@@ -233,7 +234,7 @@ def check_parts(
     shared = spec.by is None and not is_official(spec, official)
     wanted = {
         "train": 1,
-        "test": part_shares(spec)["test"] if shared else 1,
+        "test": part_shares(spec)["test"] if shared else not spec.has_no_test,
         "validation": Fraction(str(spec.validation or 0)),
     }
     for name, share in wanted.items():

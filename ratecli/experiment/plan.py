@@ -122,13 +122,23 @@ class Plan:
 
     def first_of_each(self) -> Plan:
         """Return a plan of each algorithm's first trial on each data set, with those it needs."""
+        return replace(self, tasks=self._with_needed(_first_keys(self.planned)))
+
+    def only(self, key: str) -> Plan:
+        """Return a plan of one trial, with those it needs."""
+        tasks = self._with_needed([key])
+        needed = {task.key for task in tasks}
+        planned = tuple(trial for trial in self.planned if trial.key in needed)
+        return replace(self, planned=planned, tasks=tasks)
+
+    def _with_needed(self, keys: Iterable[str]) -> tuple[Task, ...]:
         tasks = {task.key: task for task in self.tasks}
-        pending, required = [*_first_keys(self.planned)], set[str]()
+        pending, required = [*keys], set[str]()
         while pending:
             key = pending.pop()
             required.add(key)
             pending += tasks[key].needs
-        return replace(self, tasks=tuple(each for each in self.tasks if each.key in required))
+        return tuple(each for each in self.tasks if each.key in required)
 
 
 def make_plan(

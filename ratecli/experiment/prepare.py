@@ -65,10 +65,10 @@ class PreparedExperiment:
     def path(self) -> Path:
         return self.document.path
 
-    def command(self, name: str, folder: Path) -> str:
+    def command(self, name: str, folder: Path, *more: str) -> str:
         """Return a command on this file with its overrides, for results in `folder`."""
         changes = (each for text in self.document.overrides for each in ("--set", text))
-        return shell_command(name, self.path, *changes, output=folder.parent)
+        return shell_command(name, self.path, *more, *changes, output=folder.parent)
 
 
 def check_file(

@@ -122,6 +122,9 @@ VIOLATION_PREFIX = "violation."
 END_WARNINGS_KEY = "warnings at the end"
 """Key of a ledger's metadata for the warnings after the last trial."""
 
+EXPECTED_KEY = "expected"
+"""Key of a ledger's metadata for what an experiment measured of a model trained on all rows."""
+
 BEST_CONSTANT_KEY = "best constant"
 """Key of `TrialResult.info` for the best objective of a constant decision, by split."""
 UNDEFINED_CONSTANT_KEY = "undefined for the best constant"

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache, reduce
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ratecli.errors import FaultError
 from ratecli.plugins import PLUGIN_NAME_PATTERN, Plugin, find_plugin, plugins_by_name
@@ -134,6 +134,21 @@ def limit_direction(rule: Relation, name: str, numbers: Mapping[str, Interval]) 
     ends = [each.turned() if rule.ops[0] == ">=" else each for each in ends]
     pairs = (small.and_(large.turned()) for small, large in itertools.pairwise(ends))
     return reduce(Direction.and_, pairs)
+
+
+def fixed_side(rule: Relation, values: Mapping[str, Any]) -> tuple[bool, float] | None:
+    """Return the number that a constraint compares a quantity with, at values of the sweep.
+
+    The first is whether the quantity must be at least this number. None unless one of two sides is
+    a number.
+    """
+    numbers = {k: (v, v) for k, v in values.items() if type(v) in {int, float}}
+    ranges = [_trend(each, numbers).range for each in rule.operands]
+    numeric = [low == high for low, high in ranges]
+    if len(ranges) > 2 or sum(numeric) != 1:
+        return None
+    left = numeric[0]
+    return (rule.ops[0] == ">=") != left, ranges[not left][0]
 
 
 def _trend(node: SyntaxNode, numbers: Mapping[str, Interval], rising: str = "") -> _Trend:

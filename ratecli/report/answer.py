@@ -1,6 +1,7 @@
-"""The answer of a report: the best setting of each task that satisfies all constraints.
+"""The answer of a report: the best setting of each task, with the evidence that its rules hold.
 
-It is a value, a table, and sentences whose text is in `page/answer.j2`.
+Three questions are kept apart. Does the training promise that the constraints hold on new rows
+(`expected`)? What did the test sets show (`measured`)? Are they large enough to tell (`verdict`)?
 """
 
 from __future__ import annotations
@@ -10,54 +11,59 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import reduce
 from typing import Any
 
-import numpy as np
-
 from ratecli.config.sweep import has_values, value_identity
 from ratecli.experiment.entries import solver_class
-from ratecli.files import REPORT_FILE
 from ratecli.ledger import records as rc
 from ratecli.ledger.records import OBJECTIVE, VIOLATION_PREFIX, is_no_better
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.rates.analysis import Shape
 from ratecli.rates.functions import Interval
-from ratecli.rates.metrics import Direction, goal_names, limit_direction
+from ratecli.rates.metrics import Direction, fixed_side, goal_names, limit_direction
 from ratecli.rates.parser import parse_constraint
 from ratecli.report import groups as gr
 from ratecli.report import sheet as st
-from ratecli.report.certificates import certified_seeds, confidence_of_tests, is_tested
-from ratecli.report.templates import environment, note
+from ratecli.report.certificates import confidence_of_tests, is_tested
+from ratecli.report.templates import note
 from ratecli.solvers.margin import DEFAULT_LEVEL
 from ratecli.solvers.registry import all_algorithms
 
 BEST_SPLITS = ("test", "validation", "train")
 """The first of these splits that was measured is used to find the best model."""
-MIN_STATED_SHARE = 0.5
-"""Minimum estimated share of trials in which the constraints of a setting with a stated probability
-hold.
-"""
+MIN_EXPECTED_SHARE = 0.5
+"""With a smaller estimated share of trials whose constraints hold, `holds` is not relied on."""
 Task = Mapping[str, Any]
 """The values of the names that define a task."""
 
 
+class Verdict(StrEnum):
+    """What the test sets say of the constraints: hold, cannot tell, or do not hold."""
+
+    CONFIRMED = "confirmed"
+    UNCLEAR = "too few rows"
+    VIOLATED = "violated"
+
+
 @dataclass(frozen=True)
-class Candidate:
-    """A group that may be the best of its task.
+class Setting:
+    """An algorithm's models at a sweep point, as an answer to a task.
 
     Attributes
     ----------
+    level
+        The probability with which training or a safety test promises that the constraints hold on
+        new rows, None without a promise.
     share
         Estimate of how often all constraints hold, 0 if one was not measured.
-    violation
-        The mean violation of the worst constraint, NaN if one was not measured.
-    level
-        The probability with which constraints should hold, None if not stated.
-    is_kept
-        Whether constraints hold often enough, and in enough trials with a model.
-    may_hold
-        Whether test sets do not contradict that constraints hold in `DEFAULT_LEVEL` of all trials.
+    violations
+        The mean violation of each constraint that was measured.
+    verdict
+        What the test sets say: `CONFIRMED` if the share is at least `DEFAULT_LEVEL`.
+    is_expected
+        Whether there is a promise which the test sets do not contradict.
     is_tested
         Whether it was put to a safety test; None if no setting was.
     at
@@ -66,65 +72,72 @@ class Candidate:
 
     group: gr.SeedGroup
     objective: gr.IntervalEstimate
-    share: float
-    violation: float
     level: float | None
-    is_kept: bool
-    may_hold: bool
+    share: float
+    violations: Mapping[str, gr.IntervalEstimate]
+    verdict: Verdict
+    is_expected: bool
     is_tested: bool | None
+    seems_satisfied: bool
     at: str = ""
 
     @classmethod
     def of(
         cls, ledger: Ledger, group: gr.SeedGroup, split: str, constraints: Sequence[str]
-    ) -> Candidate:
-        """Return a group as a candidate of a task that has these constraints."""
-        objective = group.estimate(split, OBJECTIVE)
+    ) -> Setting:
+        """Return the setting of a group for a task that has these constraints."""
         tests = confidence_of_tests(ledger, group)
         found = [group.violation_sample(split, name, tests.get(name)) for name in constraints]
         samples = [each for each in found if each is not None]
-        means = [group.estimate(split, VIOLATION_PREFIX + name).mean for name in constraints]
-        violation = float(np.max(np.array(means, dtype=float), initial=-math.inf))
         levels = [each.level for each in samples if each.level is not None]
         complete = len(samples) == len(found)
         share = math.prod(each.share for each in samples) if complete else 0.0
-        stated = complete and bool(levels) and all(each.keeps_level for each in samples)
-        stated &= bool(tests) or share >= MIN_STATED_SHARE
-        answered = 2 * objective.n >= group.ended
-        is_kept = answered and (share >= DEFAULT_LEVEL or stated)
+        expected = complete and bool(levels) and all(each.keeps_level for each in samples)
         possible = complete and all(each.may_hold(DEFAULT_LEVEL) for each in samples)
-        level, tested = min(levels, default=None), is_tested(ledger, group)
-        return cls(group, objective, share, violation, level, is_kept, possible, tested)
+        means = {name: group.estimate(split, VIOLATION_PREFIX + name) for name in constraints}
+        satisfied, _ = gr.count_satisfied([group], split)
+        return cls(
+            group,
+            objective=group.estimate(split, OBJECTIVE),
+            level=min(levels, default=None),
+            share=share,
+            violations={name: each for name, each in means.items() if each.mean is not None},
+            verdict=Verdict.CONFIRMED
+            if share >= DEFAULT_LEVEL
+            else Verdict.UNCLEAR
+            if possible
+            else Verdict.VIOLATED,
+            is_expected=expected and (bool(tests) or share >= MIN_EXPECTED_SHARE),
+            is_tested=is_tested(ledger, group),
+            seems_satisfied=satisfied >= DEFAULT_LEVEL * group.ended,
+        )
 
     @property
-    def rank(self) -> tuple[tuple[bool, ...], float, float]:
-        """Order by objective if constraints hold often enough, else by how often they do.
+    def rank(self) -> tuple[bool | float, ...]:
+        """Order by the objective if the constraints hold, else by how often they do.
 
-        Settings with a safety test come before others, those with a model in most trials before
-        others, settings that are measured to hold before those that `holds` only promises (unless
-        they passed a safety test), and models that are no better than a constant come last.
+        Models that are no better than a constant come after settings that seem to satisfy the
+        constraints. Settings with a safety test come before others, then those with a model in most
+        trials.
         """
+        constant = self.is_constant
         if not self.is_kept:
-            violation = float(np.nan_to_num(self.violation, nan=math.inf))
-            return (True,), -round(self.share, 1), violation
-        only_stated = not (self.is_measured or self.is_tested)
-        flaws = self.is_constant, self.is_tested is False, self.is_seldom, only_stated
-        return (False, *flaws), self.value, -self.share
+            worst = max((each.mean or 0.0 for each in self.violations.values()), default=0.0)
+            worst = math.inf if math.isnan(worst) else worst
+            last = constant or not self.seems_satisfied
+            return 3 if last else 1, -round(self.share, 1), worst
+        return 2 * constant, self.is_tested is False, self.is_seldom, self.value, -self.share
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether constraints are expected or confirmed to hold, and most trials have a model."""
+        holds = self.is_expected or self.verdict is Verdict.CONFIRMED
+        return holds and 2 * self.objective.n >= self.group.ended
 
     @property
     def value(self) -> float:
         """The mean objective."""
         return self.objective.mean or 0.0
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether constraints hold often enough by the test sets, not only by `holds`."""
-        return self.share >= DEFAULT_LEVEL
-
-    @property
-    def is_uncertain(self) -> bool:
-        """Whether constraints may hold often enough, although that is not confirmed."""
-        return self.may_hold and not self.is_kept and not self.is_seldom
 
     @property
     def is_seldom(self) -> bool:
@@ -136,86 +149,56 @@ class Candidate:
         """Whether most of its models are no better than a constant decision."""
         return 2 * self.group.constants > self.objective.n
 
-    def seems_satisfied(self, split: str) -> bool:
-        """Whether most trials have a model that satisfies the constraints and beats a constant."""
-        satisfied, _ = gr.count_satisfied([self.group], split)
-        return satisfied >= DEFAULT_LEVEL * self.group.ended and not self.is_constant
-
-    @property
-    def missing(self) -> int:
-        """Number of trials without a model."""
-        return self.group.ended - self.group.solved
-
     @property
     def name(self) -> str:
         return f"{self.group.name} at {self.at}" if self.at else self.group.name
 
-    @property
-    def how_often(self) -> str:
-        if self.group.ended == 1:
-            return f"with an estimated probability of {self.share:.0%}"
-        return f"in an estimated {self.share:.0%} of trials"
-
-    def flaw(self, best: Candidate) -> str:
-        """Return why another setting comes before this one, which has a smaller objective."""
-        if self.is_constant:
-            return "no better than a constant decision"
-        if best.is_tested and not self.is_tested:
-            return "not put to a safety test"
-        if self.is_kept and self.is_seldom and not best.is_seldom:
-            lacking = self.group.ended - self.objective.n
-            what = "no model" if self.missing else "undefined objective"
-            return f"{what} in {lacking} of {self.group.ended} trials"
-        return f"not confirmed: the constraints hold {self.how_often}"
-
 
 @dataclass(frozen=True)
 class Answer:
-    """The best candidate of a task, or the closest if none satisfies its constraints.
+    """The best setting of a task, or the closest if none satisfies its constraints.
 
     `task` has the values of the names that define the task. `baseline` is the best group there of
     an algorithm that ignores constraints, and `cost` the mean difference from its objective.
-    `rivals` have smaller objectives, the smallest first, and seem to satisfy the constraints, but
-    have flaws (see `Candidate.flaw`). `only_constant` is true if constraints are known to hold for
-    nothing better than a constant decision. `reason` says why an algorithm found no solution, if
-    one did not.
+    `reason` says why an algorithm found no solution, if one did not.
     """
 
     task: Task
-    best: Candidate
-    rivals: Sequence[Candidate]
-    only_constant: bool
+    best: Setting
     baseline: gr.SeedGroup | None
     cost: gr.IntervalEstimate
     reason: str
-
-    @property
-    def is_uncertain(self) -> bool:
-        """Whether the best may satisfy the constraints, although that is not confirmed."""
-        return self.only_constant or self.best.is_uncertain
 
 
 def answer_split(ledger: Ledger) -> str:
     return next((each for each in BEST_SPLITS if each in ledger.algorithms.splits), "")
 
 
-def answers(ledger: Ledger) -> list[Answer]:
-    """Return the answer of each task.
+def answers(ledger: Ledger, algorithm: str | None = None) -> list[Answer]:
+    """Return the answer of each task, of all algorithms or only of one.
 
-    The best has the lowest mean objective among the groups whose constraints hold in a share of the
-    trials of at least `DEFAULT_LEVEL`; if there are none, among those that should hold with a
-    stated probability which the test sets do not contradict. Settings with a safety test come
-    before others, then those with a model in a share of `DEFAULT_LEVEL`; it is at least half. One
-    that is no better than a constant comes after a cheaper one that satisfies the constraints but
-    is not confirmed. If there is none, the one whose constraints hold most often counts as best. A
-    task is a point of the file's own sweep, together with the values of names used in constraints
-    or the objective. Models trained for stricter limits also count.
+    The best setting has the lowest mean objective among those whose constraints are expected or
+    confirmed to hold, see `Setting.rank`. A task is a point of the file's own sweep, together with
+    the values of names used in constraints or the objective. Models trained for stricter limits
+    also count.
     """
-    return ledger.cached("answers", lambda: _answers(ledger))
+    return ledger.cached(("answers", algorithm), lambda: _answers(ledger, algorithm))
 
 
-def _answers(ledger: Ledger) -> list[Answer]:
-    split, tasks = answer_split(ledger), _planned_tasks(ledger)
+def goal_of(ledger: Ledger, at: Task | None = None) -> Task | None:
+    """Return the task with the values `at`, or of the file's goal; None unless it is one task."""
+    goal = at or ledger.experiment.get("goal") or {}
+    found = [task for task in planned_tasks(ledger) if has_values(task, goal)]
+    return found[0] if len(found) == 1 else None
+
+
+def answer_of(ledger: Ledger, task: Task | None, algorithm: str | None = None) -> Answer | None:
+    """Return the answer of a task, if some trial returned a model."""
+    return next((each for each in answers(ledger, algorithm) if each.task == task), None)
+
+
+def _answers(ledger: Ledger, algorithm: str | None) -> list[Answer]:
+    split, tasks = answer_split(ledger), planned_tasks(ledger)
     means = (
         (each, each.estimate(split, OBJECTIVE).mean) for each in gr.seed_groups(ledger.algorithms)
     )
@@ -224,17 +207,18 @@ def _answers(ledger: Ledger) -> list[Answer]:
         each
         for each, mean in means
         if mean is not None and not math.isnan(mean) and (each.label, each.variant) in mains
+        if algorithm in {None, each.label}
     ]
     own = [
         [
-            Candidate.of(ledger, each, split, _constraints_at(ledger, task))
+            Setting.of(ledger, each, split, _constraints_at(ledger, task))
             for each in groups
             if _is_at(each.point, task)
         ]
         for task in tasks
     ]
     directions, found = _limit_directions(ledger), []
-    for task, candidates in zip(tasks, own, strict=True):
+    for task, settings in zip(tasks, own, strict=True):
         stricter = [
             replace(each, at=st.format_point(limits))
             for other, others in zip(tasks, own, strict=True)
@@ -242,8 +226,8 @@ def _answers(ledger: Ledger) -> list[Answer]:
             for each in others
             if each.is_kept and limits.keys() <= each.group.point.keys()
         ]
-        if candidates or stricter:
-            found.append(_answer(ledger, split, task, candidates, stricter))
+        if settings or stricter:
+            found.append(_answer(ledger, split, task, settings, stricter))
     return found
 
 
@@ -288,7 +272,7 @@ def _task_names(ledger: Ledger) -> list[str]:
     return [name for name in ledger.algorithms.sweep if name in names]
 
 
-def _planned_tasks(ledger: Ledger) -> list[Task]:
+def planned_tasks(ledger: Ledger) -> list[Task]:
     """Return the values that define each task; None for a name that has no value there.
 
     1 and 1.0 define the same task. Trials without a value of a name that others sweep belong to the
@@ -325,7 +309,7 @@ def _constraints_at(ledger: Ledger, task: Task) -> list[str]:
 def unsolved_tasks(ledger: Ledger) -> list[tuple[Task, str]]:
     """Return the tasks for which no trial returned a model, and why one did not."""
     solved = [answer.task for answer in answers(ledger)]
-    tasks = (each for each in _planned_tasks(ledger) if each not in solved)
+    tasks = (each for each in planned_tasks(ledger) if each not in solved)
     left = [(task, unsolved_reason(ledger, task)) for task in tasks]
     return [(task, reason) for task, reason in left if reason]
 
@@ -334,36 +318,27 @@ def _answer(
     ledger: Ledger,
     split: str,
     task: Task,
-    candidates: Sequence[Candidate],
-    stricter: Sequence[Candidate],
+    settings: Sequence[Setting],
+    stricter: Sequence[Setting],
 ) -> Answer:
-    own = min(candidates, key=lambda each: each.rank, default=None)
+    own = min(settings, key=lambda each: each.rank, default=None)
     others = (  # slightly smaller objectives are rounding errors
         each
         for each in stricter
-        if own is None or each.rank[0] < own.rank[0] or not is_no_better(each.value, own.value)
+        if own is None or not own.is_kept or not is_no_better(each.value, own.value)
     )
     best = min([*([own] if own else []), *others], key=lambda each: each.rank)
-    smaller = (
-        each for each in candidates if best.is_kept and not is_no_better(each.value, best.value)
-    )
-    found = [each for each in smaller if each.is_kept or each.seems_satisfied(split)]
-    rivals = sorted(found, key=lambda each: each.value)
-    better = [each for each in rivals if best.is_constant and not each.is_constant]
-    if better:  # none of these is kept, or it would be the best
-        best, rivals = better[0], []
     ignoring = _ignoring(ledger)
-    free = [each.group for each in candidates if each.group.label in ignoring]
+    free = [each.group for each in settings if each.group.label in ignoring]
     baseline = min(
         free,
         key=lambda each: (ignoring[each.label], each.estimate(split, OBJECTIVE).mean),
         default=None,
     )
     cost = gr.NO_ESTIMATE
-    if baseline and ledger.constraints:
+    if baseline and baseline is not best.group and ledger.constraints:
         cost = _difference(best.group, baseline, split)
-    reason = unsolved_reason(ledger, task)
-    return Answer(task, best, rivals, bool(better), baseline, cost, reason)
+    return Answer(task, best, baseline, cost, unsolved_reason(ledger, task))
 
 
 def unsolved_reason(ledger: Ledger, task: Task) -> str:
@@ -397,61 +372,84 @@ def _difference(group: gr.SeedGroup, other: gr.SeedGroup, split: str) -> gr.Inte
     return gr.estimate_mean(0.0 if math.isclose(a, b) else a - b for a, b in pairs)
 
 
-SPLIT_WORDS = {"test": "new rows (test set)", "train": "training rows"}
-MAX_SENTENCES = 12
-"""Maximum number of sentences about tasks."""
-MAX_NAMED = 3
-"""More constraints, or settings that are not chosen, are counted instead of named."""
+PROOFS = {
+    Verdict.CONFIRMED: "confirmed by the test sets",
+    Verdict.UNCLEAR: "the test sets have too few rows to confirm it",
+    Verdict.VIOLATED: "the test sets show a violation",
+}
+NEW_ROWS_HINT = "`holds: new_rows` trains models that are expected to hold on new rows"
 
 
 def best_sheet(ledger: Ledger) -> st.Sheet:
-    """Return a row for each answer."""
-    split, found = answer_split(ledger), answers(ledger)
-    text = note(
-        "best",
-        shown=ShownObjective.of(ledger),
-        split=split,
-        constraints=ledger.constraints,
-        level=f"{DEFAULT_LEVEL:.0%}",
-    )
-    rows = [_best_row(ledger, each, split) for each in found]
+    """Return a row for each task: its answer, or why there is none."""
+    split, constraints = answer_split(ledger), ledger.constraints
+    level, shown = f"{DEFAULT_LEVEL:.0%}", ShownObjective.of(ledger)
+    text = note("best", shown=shown, split=split, constraints=constraints, level=level)
+    rows = [_best_row(ledger, each, split) for each in answers(ledger)]
     for task, reason in unsolved_tasks(ledger):
-        rows.append(
-            [*task.items(), ("best", st.SheetCell("none: no model", tone="bad", more=reason))]
-        )
-    return st.make_sheet(f"Best results ({split})", rows, text)
+        none = st.SheetCell("none: no model", tone="bad", more=reason)
+        rows.append([*task.items(), ("model", none)])
+    return st.make_sheet(f"Best models ({split})", rows, text)
 
 
 def _best_row(ledger: Ledger, answer: Answer, split: str) -> st.SheetRow:
-    best, point = answer.best, answer.best.group.point
-    none = st.SheetCell(f"none (closest: {best.name})", tone="bad", more=answer.reason)
+    best, point, shown = answer.best, answer.best.group.point, ShownObjective.of(ledger)
     row: list[tuple[str, Any]] = list(answer.task.items())
-    row.append(("best", _best_cell(best) if best.is_kept else none))
+    row.append(("model", _model_cell(ledger, answer)))
     if others := [each for each in ledger.sweep if each not in answer.task]:
         row.append(("at", st.format_point({each: point[each] for each in others if each in point})))
-    shown = ShownObjective.of(ledger)
     row.append((shown.name, st.estimate_cell(shown.estimate(best.objective), best.objective.n)))
     if not ledger.constraints:
         return [*row, ("n", best.objective.n)]
     if any(each.baseline for each in answers(ledger)):
-        cost = answer.cost if best.is_kept else gr.NO_ESTIMATE
-        row.append(("cost", st.estimate_cell(shown.estimate(cost), best.objective.n)))
-    stated = "" if best.level is None else f" (stated: {best.level:.3g})"
-    tone = "good" if best.is_measured else "" if best.is_kept else "bad"
-    satisfied = st.satisfied_cell([best.group], split)
-    if best.missing:
-        satisfied = replace(satisfied, text=f"{satisfied.text} (no model in {best.missing} more)")
+        cost = shown.estimate(answer.cost).mean if best.is_kept else None
+        row.append(("cost", "" if cost is None else st.SheetCell(st.format_signed(cost), cost)))
+    verdict = best.verdict if split == "test" or best.verdict is not Verdict.CONFIRMED else "yes"
+    tone = {Verdict.CONFIRMED: "good", Verdict.VIOLATED: "bad"}.get(best.verdict, "")
+    level = "no" if best.level is None else f"{best.level:.3g}{' (test)' * bool(best.is_tested)}"
+    what, mean = worst_constraint(ledger, answer)
+    if len(ledger.constraints) > 1:
+        what, mean = "measured", replace(mean, text=f"{what} {mean.text}", key=None)
     return [
         *row,
-        ("holds in", st.SheetCell(f"{best.share:.2f}{stated}", best.share, tone)),
-        ("satisfied in", satisfied),
+        ("expected", st.SheetCell(level, best.level, "" if best.is_expected else "part")),
+        ({"test": "confirmed"}.get(split, "satisfied"), st.SheetCell(str(verdict), None, tone)),
+        (what, mean),
     ]
 
 
-def _best_cell(best: Candidate) -> st.SheetCell:
+def _model_cell(ledger: Ledger, answer: Answer) -> st.SheetCell:
+    best = answer.best
+    if ledger.constraints and not best.is_kept:
+        return st.SheetCell(f"none (closest: {best.name})", tone="bad", more=answer.reason)
     if best.is_constant:
         return st.SheetCell(f"{best.name}, no better than a constant", tone="bad")
-    return st.SheetCell(best.name)
+    return st.SheetCell(best.name + _missing(best.group))
+
+
+def _missing(group: gr.SeedGroup) -> str:
+    """Return in how many trials there is no model, in brackets; "" if all have one."""
+    missing = group.ended - group.solved
+    return f" (no model in {missing} of {group.ended} seeds)" if missing else ""
+
+
+def worst_constraint(ledger: Ledger, answer: Answer) -> tuple[str, st.SheetCell]:
+    """Return what was measured of the constraint with the largest violation, and its mean.
+
+    If a constraint compares a quantity with a number, such as `recall >= limit`, it is that
+    quantity; otherwise the violation, which is at most 0 where the constraint is satisfied.
+    """
+    known = answer.best.violations
+    if not known:
+        return "", st.SheetCell("")
+    name = max(known, key=lambda each: known[each].mean or -math.inf)
+    numbers = {**answer.best.group.point, **answer.task}
+    limit = fixed_side(parse_constraint(ledger.constraints[name]), numbers)
+    if limit is None:
+        return f"violation of {name}", st.estimate_cell(known[name])
+    at_least, value = limit
+    quantity = known[name].negated() if at_least else known[name]
+    return name, st.estimate_cell(quantity.shifted(value))
 
 
 def incomplete_notes(ledger: Ledger) -> list[str]:
@@ -464,103 +462,102 @@ def incomplete_notes(ledger: Ledger) -> list[str]:
     return [f"Results of {why}: {ran:,} of {len(ledger.plan):,} planned trials have run."]
 
 
-def answer_sentences(
-    ledger: Ledger, *, most: int = MAX_SENTENCES, reasons: bool = True
-) -> list[str]:
-    """Return the answer in words: an overview of several tasks, then at most `most` sentences.
+def answer_lines(ledger: Ledger) -> list[str]:
+    """Return the answer of the file's goal in two lines: the model and its cost, then evidence.
 
-    With `reasons`, sentences end with the reason why an algorithm found no solution. The text is in
-    `page/answer.j2`.
+    If the file has several tasks and names none as its goal, a line counts the answers. A last line
+    says what may help if no setting satisfies the constraints.
     """
-    found, unsolved = answers(ledger), unsolved_tasks(ledger)
-    if not found:
-        reason = unsolved_reason(ledger, {})
-        if not reason:
-            return ["No trial has results yet."]
-        return [f"No trial returned a model.{f' {reason}.' * reasons}"]
-    total = len(found) + len(unsolved)
-    macros: Any = environment(True).get_template("answer.j2").make_module(_words(ledger, total))
-    shown = found if reasons else [replace(answer, reason="") for answer in found]
-    pairs = [(each.task, " ".join(macros.sentence(each).split())) for each in shown]
-    pairs += [(task, f"no trial returned a model.{f' {why}.' * reasons}") for task, why in unsolved]
-    each = []
-    for sentence, same in gr.group_by(pairs, lambda pair: pair[1]).items():
-        points = _points([task for task, _ in same])
-        each.append(f"{points}: {sentence}" if points else sentence)
-    if total == 1:
-        return each
-    more = [f"... {len(each) - most} more in {REPORT_FILE}."] * (len(each) > most)
-    return [" ".join(macros.overview().split()), *each[:most], *more]
+    task = goal_of(ledger)
+    answer = answer_of(ledger, task)
+    if answer is not None:
+        return lines_of(ledger, answer)
+    if answers(ledger) and task is None:
+        return [_overview(ledger)]
+    reason = unsolved_reason(ledger, task or {})
+    return [f"{_at(task)}No trial returned a model. {reason}" if reason else "No results yet."]
 
 
-def _points(tasks: Sequence[Mapping[str, Any]]) -> str:
-    """Return the values of tasks with the same names, such as `kappa = 1, 2`."""
-    names = list(tasks[0])
-    if len(names) != 1:
-        return "; ".join(map(st.format_point, tasks))
-    return f"{names[0]} = {', '.join(st.format_scalar(task[names[0]]) for task in tasks)}"
+def lines_of(ledger: Ledger, answer: Answer) -> list[str]:
+    """Return an answer as `answer_lines` does."""
+    best, shown = answer.best, ShownObjective.of(ledger)
+    cost = shown.estimate(answer.cost).mean
+    text = f"{shown.name} {st.estimate_cell(shown.estimate(best.objective)).text}"
+    if cost is not None and answer.baseline:
+        text += f" ({st.format_signed(cost)} over {answer.baseline.label})"
+    none = "none; closest is " * (bool(ledger.constraints) and not best.is_kept)
+    lines = [f"{_at(answer.task)}{none}{best.name}, {text}{_missing(best.group)}"]
+    if best.is_constant:
+        lines.append(_than_constant(ledger, best, shown))
+    if ledger.constraints:
+        lines.append(_evidence(ledger, answer))
+    if none and answer.reason:
+        lines.append(answer.reason)
+    if none and _may_train_for_new_rows(ledger):
+        lines.append(NEW_ROWS_HINT)
+    return lines
 
 
-def _words(ledger: Ledger, total: int) -> dict[str, Any]:
-    """Return the values and functions that the sentences about `total` tasks use."""
-    found, split, shown = answers(ledger), answer_split(ledger), ShownObjective.of(ledger)
-    kept = [answer for answer in found if answer.best.is_kept]
-    rows, rules = SPLIT_WORDS.get(split, f"{split} rows"), list(ledger.constraints)
-    means = [mean for each in kept if (mean := shown.estimate(each.cost).mean) is not None]
+def _at(task: Task | None) -> str:
+    return f"{st.format_point(task)}: " if task else ""
+
+
+def _evidence(ledger: Ledger, answer: Answer) -> str:
+    """Return whether the constraints are expected to hold, and what the test sets say."""
+    best, split = answer.best, answer_split(ledger)
+    promise = ""
+    if best.is_tested:
+        promise = f"passed a safety test (confidence {best.level:.3g})"
+    elif best.level is not None:
+        promise = f"expected to hold on new rows (probability {best.level:.3g})"
+    proof = PROOFS[best.verdict]
+    if split != "test":
+        how = "violated" if best.verdict is Verdict.VIOLATED else "satisfied"
+        proof = f"{how} on the {split} rows, and there is no test set"
+    elif not promise and best.verdict is not Verdict.VIOLATED:
+        proof = proof.replace("confirmed", "confirmed to hold on new rows")
+        proof = proof.replace("confirm it", "confirm that it holds on new rows")
+    what, mean = worst_constraint(ledger, answer)
+    return f"{'; '.join(filter(None, [promise, proof]))}: {what} {mean.text}"
+
+
+def _overview(ledger: Ledger) -> str:
+    """Return at how many of several tasks the constraints are expected or confirmed to hold."""
+    found, tasks = answers(ledger), planned_tasks(ledger)
+    kind = "values" if len(tasks[0]) == 1 else "combinations"
+    points = f"{len(tasks)} {kind} of {', '.join(tasks[0])}"
+    if not ledger.constraints:
+        return f"The {ShownObjective.of(ledger).best} at each of {points} is in the table."
+    expected = sum(each.best.is_kept and each.best.is_expected for each in found)
+    confirmed = sum(each.best.verdict is Verdict.CONFIRMED for each in found)
+    text = f"expected to hold on new rows at {expected} of {points}, confirmed at {confirmed}"
+    return f"{text}; {NEW_ROWS_HINT}" if _may_train_for_new_rows(ledger) else text
+
+
+def _may_train_for_new_rows(ledger: Ledger) -> bool:
+    """Whether no algorithm was trained to hold on new rows, and one could be."""
     entries = [
         each for entry in ledger.experiment.get("algorithms") or () for each in entry.values()
     ]
     holds = {each.get("holds") for each in (ledger.experiment, *entries)}
     # filters know training rows alone
-    able = any(ledger.classes.get(name) != Shape.DISCLOSURE for name in rules)
-    named = " and ".join(rules) if len(rules) <= MAX_NAMED else f"all {len(rules)} constraints"
+    able = any(ledger.classes.get(name) != Shape.DISCLOSURE for name in ledger.constraints)
+    return able and "new_rows" not in holds
 
-    def estimate(value: gr.IntervalEstimate) -> str:
-        return st.estimate_cell(shown.estimate(value)).text
 
-    def amount(answer: Answer) -> str:
-        cost = shown.estimate(answer.cost).mean
-        text = estimate(answer.best.objective)
-        if cost is not None and answer.baseline and answer.baseline is not answer.best.group:
-            text += f" ({st.format_signed(cost)} against {answer.baseline.label})"
-        return text
-
-    def than_constant(best: Candidate) -> str:
-        """Return by how much a constant decision is better, and why it does not count."""
-        constant, group = best.group.best_constant, best.group
-        known = ((each.info.get(rc.CONSTANT_NAME_KEY) or {}).get("test") for each in group.results)
-        name = " or ".join(dict.fromkeys(filter(None, known))) or "a constant decision"
-        if constant.mean is None or is_no_better(constant.mean, best.value):
-            return f"no better than {name}"
-        worse = st.format_number(best.value - constant.mean)
-        text = f"worse than {name} by {worse} ({shown.name} {estimate(constant)})"
-        trials = (rc.undefined_constraints(t, ledger.results.get(t.key)) for t in group.trials)
-        undefined = list(dict.fromkeys(itertools.chain(*trials)))
-        return f"{text}. There, {rc.undefined_text(undefined)}" if undefined else text
-
-    return {
-        "found": found,
-        "kept": kept,
-        "total": total,
-        "names": list(found[0].task),
-        "constraints": rules,
-        "rules": named,
-        "rows": rows,
-        "shown": shown,
-        "level": f"{DEFAULT_LEVEL:.0%}",
-        "default_level": DEFAULT_LEVEL,
-        "may_hold": able and "new_rows" not in holds,
-        "costs": list(dict.fromkeys(map(st.format_signed, (min(means), max(means)))))
-        if means
-        else [],
-        "some_costs": len(means) < len(kept),
-        "baselines": list(dict.fromkeys(each.baseline.label for each in kept if each.baseline)),
-        "estimate": estimate,
-        "amount": amount,
-        "than_constant": than_constant,
-        "satisfied_in": lambda group: gr.count_satisfied([group], split)[0],
-        "certified": lambda group: certified_seeds(ledger, group),
-    }
+def _than_constant(ledger: Ledger, best: Setting, shown: ShownObjective) -> str:
+    """Return by how much a constant decision is better, and why it does not count."""
+    constant, group = best.group.best_constant, best.group
+    known = ((each.info.get(rc.CONSTANT_NAME_KEY) or {}).get("test") for each in group.results)
+    name = " or ".join(dict.fromkeys(filter(None, known))) or "a constant decision"
+    if constant.mean is None or is_no_better(constant.mean, best.value):
+        return f"it is no better than {name}"
+    worse = st.format_number(best.value - constant.mean)
+    other = st.estimate_cell(shown.estimate(constant)).text
+    text = f"it is worse than {name} by {worse} ({shown.name} {other})"
+    trials = (rc.undefined_constraints(t, ledger.results.get(t.key)) for t in group.trials)
+    undefined = list(dict.fromkeys(itertools.chain(*trials)))
+    return f"{text}. There, {rc.undefined_text(undefined)}" if undefined else text
 
 
 @dataclass(frozen=True)

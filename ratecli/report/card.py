@@ -79,23 +79,26 @@ def write_card(path: Path, output: Path | None = None, variant: str | None = Non
 
 
 def model_card(model: StoredModel, folder: Path) -> ModelCard:
-    """Return the card of a model in a trial's `folder` of a results folder.
+    """Return the card of a model in a trial's `folder` of a results folder, or of a final model.
 
     Raises E503 if there is no ledger, or it does not have the trial.
     """
-    results = folder.absolute().parent.parent
+    own = folder.absolute()
+    results = own if (own / LEDGER_FILE).is_file() else own.parent.parent
     if not (results / LEDGER_FILE).is_file():
         message = f"'{folder}' is not in the results of a run, which a card describes"
-        hint = "name results/NAME/models/TRIAL"
+        hint = "name results/NAME/model or results/NAME/models/TRIAL"
         raise FaultError(Diagnostic("E503", message, hint))
     with LedgerStore(results / LEDGER_FILE, readonly=True) as store:
         ledger = with_manifest(Ledger(*store.read()), results)
-        trial = trials_with_files(ledger).get(folder.absolute().name)
-        blob = b"" if trial is None else store.models(trial.key).get(model.variant, b"")
-    if trial is None or hashlib.sha256(blob).hexdigest() != model.sha256:
-        message = f"the last run in '{results.name}' did not make the model in '{folder}'"
-        raise FaultError(Diagnostic("E503", message, "write it again: `ratecli report FILE`"))
-    return ModelCard(model, ledger, trial)
+        found = trials_with_files(ledger)
+        trials = found.values() if results == own else filter(None, [found.get(own.name)])
+        for trial in trials:
+            blob = store.models(trial.key).get(model.variant, b"")
+            if hashlib.sha256(blob).hexdigest() == model.sha256:
+                return ModelCard(model, ledger, trial)
+    message = f"the last run in '{results.name}' did not make the model in '{folder}'"
+    raise FaultError(Diagnostic("E503", message, "write it again: `ratecli report FILE`"))
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ class ModelCard:
             experiment=experiment,
             info=self.result.info,
             new_data=self.result.info.get(rc.NEW_DATA_KEY) or {"levels": {}},
+            expected=ledger.meta.get(rc.EXPECTED_KEY),
             constant=(self.result.info.get(rc.BEST_CONSTANT_KEY) or {}).get("test"),
             run=ledger.meta.get("manifest") or {},
             entries=gr.trial_datasets(ledger, trial),
@@ -161,6 +165,13 @@ class ModelCard:
         options = {k: v for k, v in self.trial.options.items() if k != "tune"} | chosen
         defaults = default_options(self.trial.algorithm)
         return st.format_point({k: v for k, v in options.items() if v != defaults.get(k)})
+
+    @property
+    def expected(self) -> st.Sheet:
+        """What the experiment measured on new rows, if this model was trained on all rows."""
+        found = (self.ledger.meta.get(rc.EXPECTED_KEY) or {"metrics": {}})["metrics"]
+        rows = [{"metric": name, "new rows": text} for name, text in found.items()]
+        return st.make_sheet("Expected on new rows", rows)
 
     @property
     def columns_with_gaps(self) -> list[str]:

@@ -326,6 +326,10 @@ class IntervalEstimate:
         mean, low, high = (None if x is None else -x for x in (self.mean, self.high, self.low))
         return replace(self, mean=mean, low=low, high=high)
 
+    def shifted(self, by: float) -> IntervalEstimate:
+        mean, low, high = (None if x is None else by + x for x in (self.mean, self.low, self.high))
+        return replace(self, mean=mean, low=low, high=high)
+
 
 NO_ESTIMATE = IntervalEstimate(None, 0)
 

@@ -199,6 +199,24 @@ def to_text(sheet: Sheet, most: int | None = None) -> str:
     return text_table(sheet.titles, rows, right)
 
 
+def narrowed(sheet: Sheet, width: int) -> Sheet:
+    """Return a sheet of at most `width` characters, with fewer columns if necessary.
+
+    The last of the columns that repeat one value goes first; the first column stays.
+    """
+
+    def without(k: int) -> Sheet:
+        rows = tuple(row[:k] + row[k + 1 :] for row in sheet.rows)
+        return replace(sheet, titles=sheet.titles[:k] + sheet.titles[k + 1 :], rows=rows)
+
+    while len(sheet.titles) > 1 and max(map(len, to_text(sheet).splitlines())) > width:
+        columns = zip(*sheet.rows, strict=True)
+        repeated = [len(sheet.rows) > 1 and len({each.text for each in own}) < 2 for own in columns]
+        last = max(k for k, one in enumerate(repeated) if k and one >= any(repeated[1:]))
+        sheet = without(last)
+    return sheet
+
+
 def escape(text: str) -> str:
     """Return text as one line of Markdown without HTML."""
     flat = " ".join(text.split())

@@ -22,7 +22,7 @@ from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial, is_violated
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
-from ratecli.report.answer import answer_sentences, incomplete_notes
+from ratecli.report.answer import answer_lines, best_sheet, incomplete_notes
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.check.expectations import expectation_sheet
 from ratecli.report.groups import group_by, trial_datasets, trial_values
@@ -106,12 +106,10 @@ def summary_markdown(ledger: Ledger) -> str:
         sheets += [constraint_sheet(ledger), constraint_sheet(ledger, by_point=True)]
     name = ledger.experiment.get("name", "")
     notes = [*incomplete_notes(ledger), *ledger.stand_ins, *ledger.row_notes]
-    first, *more = answer_sentences(ledger)
-    if more:
-        first += "\n\n" + "\n".join(f"- {text}" for text in more)
-    heads = [f"# {name}", *notes, first, note("cells")]
-    heads = [f"{text}\n" for text in heads]
-    return "\n".join([*heads, *map(to_markdown, sheets)])
+    answer = [f"{text}\n" for text in [f"# {name}", *notes, *answer_lines(ledger)]]
+    best = best_sheet(ledger)
+    answer += [to_markdown(best)] if best.rows else []
+    return "\n".join([*answer, f"{note('cells')}\n", *map(to_markdown, sheets)])
 
 
 def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
@@ -152,7 +150,7 @@ def write_models(place: Path, ledger: Ledger, store: LedgerStore) -> int:
         if folder.name not in trials and not folder.is_symlink():
             _update_folder(folder, {})
     return sum(
-        _update_folder(place / name, _trial_files(ledger, trial, store))
+        _update_folder(place / name, trial_files(ledger, trial, store))
         for name, trial in trials.items()
     )
 
@@ -197,7 +195,7 @@ def _label(entry: Mapping[str, Any]) -> str:
     return " = ".join(str(part) for part in (entry.get("label"), value) if part is not None)
 
 
-def _trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dict[str, bytes]:
+def trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dict[str, bytes]:
     """Return the contents of a trial's files by name."""
     measured = store.result(trial.key) if ledger.is_measured(trial) else None
     models = measured.models if measured else {}

@@ -7,7 +7,7 @@ from synthetic_ledger import certificate, measured, planned, texts, tutorial
 
 from ratecli.ledger.records import BEST_CONSTANT_KEY, NEW_DATA_KEY, TrialResult
 from ratecli.ledger.view import SAME_TEST_SET, Ledger
-from ratecli.report.answer import answer_sentences, answers, best_sheet, incomplete_notes
+from ratecli.report.answer import NEW_ROWS_HINT, answer_lines, answers, best_sheet, incomplete_notes
 from ratecli.report.groups import group_names
 from ratecli.report.sheet import Sheet, SheetCell, format_number, to_markdown
 from ratecli.report.sheets import constraint_sheet, requested_sheets
@@ -203,7 +203,7 @@ def test_the_lowest_objective_of_feasible_candidates():
         ("good", ()): [(0.2, -0.1), (0.2, -0.1)],
         ("careful", ()): [(0.3, -0.2), (0.3, -0.2)],
     }
-    assert best(ledger_of(answers)) == [["good", "0.2000", "1.00", "✓ 2 of 2"]]
+    assert best(ledger_of(answers)) == [["good", "0.2000", "no", "confirmed", "-0.1000"]]
     assert best(ledger_of(answers, constraints=())) == [["plain", "0.1000", "2"]]
 
 
@@ -214,13 +214,15 @@ def test_a_candidate_feasible_on_average_is_not_the_best_if_it_often_violates():
     }
     assert best(ledger_of(answers))[0][0] == "b"
     del answers["b", ()]
-    assert best(ledger_of(answers)) == [["none (closest: a)", "0.2000", "0.50", "✗ 1 of 2"]]
+    assert best(ledger_of(answers)) == [
+        ["none (closest: a)", "0.2000", "no", "violated", "-0.1000 ± 2.5412"]
+    ]
 
 
 def test_the_closest_candidate_if_none_is_feasible():
     answers = {("a", ()): [(0.1, 0.3)], ("b", ()): [(0.5, 0.2)], ("c", ()): [(0.0, math.nan)]}
     (row,) = best_sheet(ledger_of(answers)).rows
-    assert (row[0].text, row[0].tone, row[-1].text) == ("none (closest: b)", "bad", "✗ 0 of 1")
+    assert (row[0].text, row[0].tone, row[-2].text) == ("none (closest: b)", "bad", "violated")
 
 
 def test_a_best_setting_that_is_no_better_than_a_constant_is_marked():
@@ -253,45 +255,41 @@ def with_noise(ledger, error, levels):
     return replace(ledger, results=results)
 
 
-@pytest.mark.parametrize(("constant", "start", "end"), [
-    (0.3, "flat is the best setting confirmed to satisfy parity on new rows (test set): objective 0.2",
-     (" Lower objective, but not chosen: fair 0.1000 (not confirmed: the constraints hold in an "
-      "estimated 77% of trials).")),
-    (0.2, ("No setting better than a constant is confirmed to satisfy parity on new rows (test set) in 90% of trials. "
-     "The closest is fair, with objective 0.1000; satisfied in 5 of 5 seeds"),
-     "the constraints hold in an estimated 77% of trials."),
-])  # fmt: skip
-def test_a_setting_whose_test_rows_are_too_few_is_named(constant, start, end):
+@pytest.mark.parametrize(
+    ("constant", "first"),
+    [
+        (0.3, "flat, objective 0.2000"),
+        (0.2, "none; closest is fair, objective 0.1000"),
+    ],
+)
+def test_a_cheaper_setting_comes_before_a_constant_although_it_is_not_confirmed(constant, first):
     fair = [(0.1, each) for each in (-0.3, -0.01, -0.2, -0.02, -0.01)]
     ledger = ledger_of({("flat", ()): [(0.2, -0.9)] * 5, ("fair", ()): fair})
     info = {BEST_CONSTANT_KEY: {"test": constant}}
     results = {key: replace(each, info=info) for key, each in ledger.results.items()}
     levels = {"flat": None, "fair": None}
-    (sentence,) = answer_sentences(with_noise(replace(ledger, results=results), 0.0, levels))
-    assert sentence.startswith(start)
-    assert sentence.endswith(end)
+    assert answer_lines(with_noise(replace(ledger, results=results), 0.0, levels))[0] == first
 
 
 @pytest.mark.parametrize(
-    ("violation", "does", "end"),
+    ("violation", "evidence"),
     [
-        (-0.05, "is confirmed to satisfy", "hold with an estimated probability of 84%."),
-        (0.02, "is confirmed to satisfy", "hold with an estimated probability of 34%."),
-        (0.2, "satisfies", "satisfied in 0 of 1 seeds."),
+        (-0.05, "the test sets have too few rows to confirm that it holds on new rows"),
+        (0.02, "the test sets have too few rows to confirm that it holds on new rows"),
+        (0.2, "the test sets show a violation"),
+        (-0.2, "confirmed to hold on new rows by the test sets"),
     ],
 )
-def test_a_single_seed_is_judged_with_the_sampling_error_of_its_test_set(violation, does, end):
+def test_a_single_seed_is_judged_with_the_sampling_error_of_its_test_set(violation, evidence):
     ledger = with_noise(ledger_of({("fair", ()): [(0.1, violation)]}), 0.05, {"fair": None})
-    (sentence,) = answer_sentences(ledger)
-    assert sentence.startswith(f"No setting {does} parity")
-    assert sentence.endswith(end)
+    assert answer_lines(ledger)[1] == f"{evidence}: violation of parity {violation:.4f}"
 
 
 def test_the_closest_has_the_smallest_violation_of_those_that_hardly_hold():
     """The constraint holds with probability 0.006 and 0.0002."""
     ledger = ledger_of({("far", ()): [(0.1, 0.3)], ("near", ()): [(0.2, 0.07)]})
     found = with_noise(ledger, {"far": 0.12, "near": 0.02}, {"far": None, "near": None})
-    assert answer_sentences(found)[0].startswith("No setting satisfies parity")
+    assert answer_lines(found)[0].startswith("none; closest is near")
     assert best(found)[0][0] == "none (closest: near)"
 
 
@@ -301,12 +299,9 @@ def test_a_setting_with_a_model_in_few_trials_comes_after_others():
         ("always", ()): [(0.2, -0.1), (0.2, -0.1), (0.2, -0.1)],
     }
     assert best(ledger_of(answers))[0][0] == "always"
-    (sentence,) = answer_sentences(ledger_of(answers))
-    assert sentence.startswith("always is the best setting confirmed to satisfy parity on new")
-    assert sentence.endswith("not chosen: seldom 0.1000 (no model in 1 of 3 trials).")
     del answers["always", ()]
     (row,) = best(ledger_of(answers))
-    assert (row[0], row[-1]) == ("seldom", "✓ 2 of 2 (no model in 1 more)")
+    assert row[0] == "seldom (no model in 1 of 3 seeds)"
 
 
 @pytest.mark.parametrize(
@@ -366,7 +361,7 @@ def test_an_algorithm_that_does_not_sweep_a_limit_belongs_to_each_of_its_values(
     ledger = ledger_of({("unconstrained", ()): [(0.1,)] * 2} | swept, rule="recall >= kappa")
     assert [row[:2] for row in best(ledger)] == [[k, "fit"] for k in ("0.7", "0.8")]
     assert [each.cost.mean for each in answers(ledger)] == pytest.approx([0.2, 0.2])
-    assert answer_sentences(ledger)[0].startswith("At 2 of 2 values of kappa")
+    assert answer_lines(ledger)[0].endswith("at 0 of 2 values of kappa, confirmed at 2")
 
 
 def test_values_that_agree_to_six_digits_are_different_tasks():
@@ -384,9 +379,7 @@ def test_an_unconfirmed_setting_that_costs_more_is_not_named():
     info = {BEST_CONSTANT_KEY: {"test": 0.2}}
     results = {key: replace(each, info=info) for key, each in ledger.results.items()}
     found = with_noise(replace(ledger, results=results), 0.0, {"flat": None, "fair": None})
-    (sentence,) = answer_sentences(found)
-    assert sentence.startswith("flat has the lowest mean objective of all settings")
-    assert "fair" not in sentence
+    assert answer_lines(found)[0] == "flat, objective 0.2000"
 
 
 @pytest.mark.parametrize(("values", "error", "level", "name"), [
@@ -401,10 +394,9 @@ def test_a_stated_probability_counts_unless_test_sets_contradict_it(values, erro
     ledger = ledger_of({("a", (("kappa", kappa),)): trials for kappa in (1, 2)})
     found = with_noise(ledger, error, dict.fromkeys("a", level))
     for row in best_sheet(found).rows:
-        assert row[1].text == name
-        assert row[3].text.endswith(" (stated: 0.9)") == (level is not None)
-    start = "At 2 of 2 values of kappa, a setting is expected to satisfy"
-    assert answer_sentences(found)[0].startswith(start) == (name == "a")
+        assert (row[1].text, row[3].text) == (name, "no" if level is None else "0.9")
+    start = f"expected to hold on new rows at {2 * (name == 'a')} of 2 values of kappa"
+    assert answer_lines(found)[0].startswith(start)
 
 
 @pytest.mark.parametrize(("error", "name"), [(0.2, "cheap"), (0.0, "safe")])
@@ -416,26 +408,17 @@ def test_a_passed_safety_test_counts_unless_test_sets_contradict_it(error, name)
     tested = {key: replace(each, info=info) for key, each in ledger.results.items()}
     found = with_noise(replace(ledger, results=tested), error, {"cheap": None, "safe": None})
     assert best(found)[0][0] == name
-    (answer,) = answer_sentences(found)
-    assert answer.startswith(
-        f"{name} has the lowest mean objective of all settings that passed a safety test of "
-        "parity with confidence 0.95: "
-    )
-    small = ", and are too small to confirm it"
-    assert (small in answer) == (name == "cheap")
-    assert answer.endswith("; a safety test passed in 5 of 5.")
+    proof = "the test sets have too few rows to confirm it"
+    proof = proof if name == "cheap" else "confirmed by the test sets"
+    start = f"passed a safety test (confidence 0.95); {proof}: "
+    assert answer_lines(found)[1].startswith(start)
 
 
-@pytest.mark.parametrize(("constant", "name"), [(None, "safe"), (0.3, "cheap")])
-def test_measured_settings_are_better_than_promised_ones_but_not_constants(constant, name):
-    """The cheap one is promised to hold with probability 0.9; the safe one is measured to hold."""
+def test_a_cheaper_setting_that_is_expected_to_hold_comes_before_a_confirmed_one():
     cheap, safe = ([(cost, each) for each in BALANCED] for cost in (0.2, 0.3))
     ledger = ledger_of({("cheap", ()): cheap, ("safe", ()): [(cost, -1.0) for cost, _ in safe]})
-    for trial in ledger.plan if constant else ():
-        info = {BEST_CONSTANT_KEY: {"test": constant}}
-        ledger.results[trial.key] = replace(ledger.results[trial.key], info=info)
     noisy = with_noise(ledger, 0.2, {"cheap": 0.9, "safe": None})
-    assert best(noisy)[0][0] == name
+    assert best(noisy)[0][0] == "cheap"
 
 
 def test_status_counts_models_that_are_no_better_than_a_constant():
@@ -464,7 +447,9 @@ def test_swept_names_of_constraints_make_tasks():
         for rate in (3, 4)
     }
     sheet = best_sheet(ledger_of(answers))
-    assert sheet.titles == ("kappa", "best", "at", "objective", "holds in", "satisfied in")
+    assert sheet.titles == (
+        "kappa", "model", "at", "objective", "expected", "confirmed", "violation of parity"
+    )  # fmt: skip
     assert [row[:3] for row in texts(sheet)] == [[k, "a", "rate = 3"] for k in "12"]
     swept = best_sheet(ledger_of(answers, sweep={"rate": [3, 4]}))
     assert len(swept.rows) == 4
@@ -472,7 +457,8 @@ def test_swept_names_of_constraints_make_tasks():
 
 def test_without_a_test_set_another_split_is_used():
     sheet = best_sheet(ledger_of({("a", ()): [(0.1, 0.0)]}, split="train"))
-    assert sheet.title == "Best results (train)"
+    assert sheet.title == "Best models (train)"
+    assert [cell.text for cell in sheet.rows[0][3:]] == ["yes", "0.0000"]
     assert best_sheet(ledger_of({("a", ()): [None]})).rows == ()
 
 
@@ -486,63 +472,77 @@ PAID = {
 
 def test_the_cost_is_the_mean_of_paired_differences():
     sheet = best_sheet(ledger_of(PAID, objective="error"))
-    assert sheet.titles == ("kappa", "best", "error", "cost", "holds in", "satisfied in")
+    assert sheet.titles[:4] == ("kappa", "model", "error", "cost")
     # the objectives differ between seeds, their differences do not
-    assert texts(sheet)[0] == [
-        "1", "fair", "0.3000 ± 0.2484", "0.1000 ± 0.0000", "1.00", "✓ 3 of 3"
-    ]  # fmt: skip
-    assert texts(sheet)[1] == [
-        "2", "none (closest: fair)", "0.3000 ± 1.2706", "", "0.00", "✗ 0 of 2"
-    ]  # fmt: skip
+    assert [answer.cost.half for answer in answers(ledger_of(PAID))] == [0.0, pytest.approx(1.27, abs=0.01)]
+    assert texts(sheet)[0][:5] == ["1", "fair", "0.3000 ± 0.2484", "+0.1000", "no"]
+    assert texts(sheet)[1][:4] == ["2", "none (closest: fair)", "0.3000 ± 1.2706", ""]
 
 
-def test_the_answer_in_words():
-    first, *more = answer_sentences(ledger_of(PAID, objective="error"))
-    assert first == (
-        "At 1 of 2 values of kappa, a setting satisfies parity on new rows (test set). "
-        "The error changes by +0.1000 against unconstrained."
-    )
-    assert more[0] == (
-        "kappa = 1: fair has the lowest mean error of all settings that satisfy parity on "
-        "new rows (test set): 0.3000 ± 0.2484 (+0.1000 against unconstrained); satisfied in 3 of 3 "
-        "seeds."
-    )
-    assert more[1].startswith("kappa = 2: no setting satisfies parity. The closest is")
-    alone = {("a", ()): [(0.1, -1.0), (), None]}
-    (sentence,) = answer_sentences(ledger_of(alone))
-    assert sentence.endswith(": 0.1000; satisfied in 1 of 1 seeds (no model in 1 more).")
-    assert answer_sentences(ledger_of(alone, constraints=())) == [
-        "a has the lowest mean objective on new rows (test set): 0.1000."
+def test_the_goal_is_answered_in_two_lines():
+    ledger = ledger_of(PAID, objective="error", rule="recall >= kappa", goal={"kappa": 1})
+    assert answer_lines(ledger) == [
+        "kappa = 1: fair, error 0.3000 ± 0.2484 (+0.1000 over unconstrained)",
+        "confirmed to hold on new rows by the test sets: parity 1.1333 ± 0.1434",
     ]
-    (sentence,) = answer_sentences(ledger_of(alone, constraints=(), objective="-value(gain)"))
-    assert sentence == "a has the highest mean value(gain) on new rows (test set): -0.1000."
-    hopeless = {("a", (("kappa", k),)): [(0.1, 0.2)] for k in (1, 2)}
-    first, same = answer_sentences(ledger_of(hopeless))
-    assert first.startswith("No setting satisfies parity on new")
-    assert same.startswith("kappa = 1, 2: no setting satisfies parity. The closest is")
-    assert first.endswith("Set `holds: new_rows` to train for new rows.")
-    disclosed = {"goals": [{"name": "parity", "class": "disclosure"}]}
-    first, _ = answer_sentences(
-        replace(ledger_of(hopeless), meta=ledger_of(hopeless).meta | disclosed)
-    )
-    assert "holds" not in first  # it has no effect on filters
-    for stated in ({"holds": "new_rows"}, {"algorithms": [{"a": {"holds": "new_rows"}}]}):
-        assert "Set `holds" not in answer_sentences(ledger_of(hopeless, **stated))[0]
-    _, *shown = answer_sentences(ledger_of(PAID, objective="error"), most=1)
-    assert shown == [more[0], "... 1 more in report.html."]
-    assert answer_sentences(ledger_of({("a", ()): [None]})) == ["No trial has results yet."]
+    hopeless = {**ledger.experiment, "goal": {"kappa": 2}}
+    first, second, *more = answer_lines(replace(ledger, meta={"experiment": hopeless}))
+    assert first.startswith("kappa = 2: none; closest is fair, error 0.3000 ± 1.2706")
+    assert second == "the test sets show a violation: parity 1.8500 ± 0.6353"
+    assert more == [NEW_ROWS_HINT]
+    del hopeless["goal"]
+    assert answer_lines(replace(ledger, meta={"experiment": hopeless})) == [
+        f"expected to hold on new rows at 0 of 2 values of kappa, confirmed at 1; {NEW_ROWS_HINT}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "quantity"),
+    [
+        ("recall >= kappa", "parity 0.8500"),
+        ("kappa <= recall", "parity 0.8500"),
+        ("fpr <= kappa", "parity 0.7500"),
+        ("fpr <= kappa / 4", "parity 0.1500"),
+        ("abs(fpr - tpr) <= 0.1", "parity 0.0500"),
+        ("tpr >= kappa * fpr", "violation of parity -0.0500"),
+        ("0.1 <= tpr <= kappa", "violation of parity -0.0500"),
+    ],
+)
+def test_a_quantity_that_is_compared_with_a_number_is_shown(rule, quantity):
+    ledger = ledger_of({("fit", (("kappa", 0.8),)): [(0.1, -0.05)]}, rule=rule)
+    assert answer_lines(ledger)[1].endswith(f": {quantity}")
+
+
+def test_the_answer_without_constraints_without_models_and_of_a_maximum():
+    alone = {("a", ()): [(0.1, -1.0), (), None]}
+    assert answer_lines(ledger_of(alone))[0] == "a, objective 0.1000 (no model in 1 of 2 seeds)"
+    (line,) = answer_lines(ledger_of(alone, constraints=(), objective="-value(gain)"))
+    assert line == "a, value(gain) -0.1000 (no model in 1 of 2 seeds)"
+    assert answer_lines(ledger_of({("a", ()): [None]})) == ["No results yet."]
     ledger = ledger_of({("a", ()): [()]})
     failed = {key: replace(each, reason="too few rows") for key, each in ledger.results.items()}
-    assert answer_sentences(replace(ledger, results=failed)) == [
-        "No trial returned a model. a, seed 0: too few rows."
+    assert answer_lines(replace(ledger, results=failed)) == [
+        "No trial returned a model. a, seed 0: too few rows"
     ]
+
+
+def test_training_for_new_rows_is_advised_where_it_is_possible():
+    hopeless = ledger_of({("a", ()): [(0.1, 0.2)]})
+    assert NEW_ROWS_HINT in answer_lines(hopeless)
+    disclosed = {"goals": [{"name": "parity", "class": "disclosure"}]}  # of a filter
+    others = [replace(hopeless, meta=hopeless.meta | disclosed)]
+    others += [
+        ledger_of({("a", ()): [(0.1, 0.2)]}, **stated)
+        for stated in ({"holds": "new_rows"}, {"algorithms": [{"a": {"holds": "new_rows"}}]})
+    ]
+    assert not any(NEW_ROWS_HINT in answer_lines(each) for each in others)
 
 
 def test_a_sweep_point_without_a_model_is_part_of_the_answer():
     found = {("a", (("kappa", 1),)): [(0.1, -1.0)], ("a", (("kappa", 2),)): [(), ()]}
-    first, *_, last = answer_sentences(ledger_of(found))
-    assert first.startswith("At 1 of 2 values of kappa, a setting satisfies parity")
-    assert last.startswith("kappa = 2: no trial returned a model. a, seed 0: ")
+    assert answer_lines(ledger_of(found))[0].startswith("expected to hold on new rows at 0 of 2")
+    (line,) = answer_lines(ledger_of(found, goal={"kappa": 2}))
+    assert line.startswith("kappa = 2: No trial returned a model. a, seed 0: ")
     assert best(ledger_of(found))[1][:2] == ["2", "none: no model"]
 
 

@@ -1,0 +1,223 @@
+"""The model to use: the setting that an experiment chose, trained once more on all rows."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ratecli import files as fs
+from ratecli.apply.export import FORMATS
+from ratecli.apply.predict import load_applicable_model
+from ratecli.config.document import Document
+from ratecli.config.sweep import has_values
+from ratecli.datasets.files import DownloadProgress
+from ratecli.errors import Diagnostic, FaultError, unknown_name
+from ratecli.experiment.prepare import PreparedExperiment, check_document, prepare_data
+from ratecli.ledger.locks import lock_results
+from ratecli.ledger.records import EXPECTED_KEY, PlannedTrial
+from ratecli.ledger.store import LedgerStore
+from ratecli.ledger.view import Ledger
+from ratecli.report import sheet as st
+from ratecli.report.answer import Answer, Task, answer_of, goal_of, lines_of, planned_tasks
+from ratecli.report.card import model_card
+from ratecli.report.write import trial_files
+from ratecli.runner.executors import parse_executor
+from ratecli.runner.run import RunRequest, run_experiments
+
+MODEL_FOLDER = "model"
+"""In a results folder: the model that was trained on all rows."""
+USABLE = frozenset({"ok", "iteration_limit"})
+"""Statuses of trials whose model can be used."""
+
+
+@dataclass(frozen=True)
+class FinalModel:
+    """A model that was trained on all rows.
+
+    Attributes
+    ----------
+    folder
+        The model, its encoder and card, its exports, and the record of its training.
+    lines
+        What was trained, and what the experiment lets expect of it.
+    exports
+        Names of the exported files, and why a format has none.
+    """
+
+    folder: Path
+    lines: Sequence[str]
+    exports: Sequence[str]
+
+
+def fit_model(
+    document: Document,
+    output: Path,
+    at: Task | None = None,
+    algorithm: str | None = None,
+    *,
+    offline: bool = False,
+    progress: DownloadProgress | None = None,
+    command: Sequence[str] = (),
+) -> FinalModel:
+    """Train the answer of an experiment on all rows and write it to `output`/NAME/model.
+
+    The setting is the answer of the experiment's run at the values `at`, or at the file's goal; of
+    all algorithms, or of the one with the label `algorithm`. It is trained with its first seed, and
+    with the same guard as in the run. Rows of the test part are trained on; validation rows and
+    rows of a safety test keep their roles.
+
+    Raises
+    ------
+    FaultError
+        E503 if there are no results, E104 if `at` or `algorithm` is unknown, E507 if the file has
+        changed since the run, E501 if no model is expected to satisfy the constraints.
+    """
+    checked = check_document(document)
+    folder = output / checked.experiment.name
+    with lock_results(folder) if folder.is_dir() else nullcontext():
+        ledger = Ledger.read(folder / fs.LEDGER_FILE)
+        answer = _choose(ledger, at, algorithm, checked.experiment.name)
+        trial = answer.best.group.trials[0]
+        _check_unchanged(prepare_data(checked, offline=offline, progress=progress), folder, trial)
+        final = _on_all_rows(document, trial)
+        with fs.report_write_errors(output), fs.staged_folder(output, "fit-") as stage:
+            (key,) = (each.key for each in final.plan.planned if _is_same(each, trial))
+            final = replace(final, plan=final.plan.only(key))
+            request = RunRequest(final, stage)
+            run_experiments(
+                [request], parse_executor(None, 1), lambda _: None, quiet=True, command=command
+            )
+            target = folder / MODEL_FOLDER
+            lines, exports = _write_model(stage, key, target, _expected(ledger, answer))
+            if target.exists():
+                shutil.rmtree(target)
+            stage.chmod(folder.stat().st_mode)
+            stage.rename(target)
+    return FinalModel(target, lines, exports)
+
+
+def read_point(texts: Sequence[str]) -> Task:
+    """Return the values of texts such as `limit=0.8`; raise E104 for others."""
+    found = dict[str, Any]()
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise FaultError(Diagnostic("E104", f"'{text}' is not NAME=VALUE", "--at limit=0.8"))
+        found[name.strip()] = yaml.safe_load(value)
+    return found
+
+
+def _choose(ledger: Ledger, at: Task | None, algorithm: str | None, name: str) -> Answer:
+    """Return the answer to train, or raise E104 or E501."""
+    labels = dict.fromkeys(trial.label for trial in ledger.algorithms.plan)
+    if algorithm is not None and algorithm not in labels:
+        raise FaultError(unknown_name("E104", "algorithm", algorithm, labels))
+    tasks, task = planned_tasks(ledger), goal_of(ledger, at)
+    if task is None:
+        listed = "; ".join(map(st.format_point, tasks))
+        what = (
+            f"no sweep point has {st.format_point(at)}" if at else "there are several sweep points"
+        )
+        hint = f"name one with --at NAME=VALUE: {listed}"
+        raise FaultError(Diagnostic("E104", what, hint))
+    answer = answer_of(ledger, task, algorithm)
+    where = f" at {st.format_point(task)}" if task else ""
+    if answer is None:
+        message = f"no trial of '{name}'{where} returned a model"
+        raise FaultError(Diagnostic("E501", message, "the report says why"))
+    if ledger.constraints and not answer.best.is_kept and algorithm is None:
+        message = (
+            f"no setting of '{name}'{where} is expected or confirmed to satisfy the constraints"
+        )
+        hint = f"--algorithm {answer.best.group.label} trains the closest one, if its guard allows"
+        raise FaultError(Diagnostic("E501", message, hint))
+    return answer
+
+
+def _check_unchanged(prepared: PreparedExperiment, folder: Path, trial: PlannedTrial) -> None:
+    if trial.key not in {each.key for each in prepared.plan.planned}:
+        message = f"'{prepared.path}' or its data has changed since the run in {folder}"
+        hint = f"run it again: `{prepared.command('run', folder)}`"
+        raise FaultError(Diagnostic("E507", message, hint))
+
+
+def _on_all_rows(document: Document, trial: PlannedTrial) -> PreparedExperiment:
+    """Return the experiment with no test rows, for the seed of a trial."""
+    data: dict[str, Any] = copy.deepcopy(document.data)
+    for key in ("report", "expect", "resample", "goal", "trial_seconds"):
+        data.pop(key, None)
+    for entry in data["datasets"].values():
+        kept = {
+            k: v for k, v in (entry.get("split") or {}).items() if k not in {"official", "train"}
+        }
+        entry["split"] = kept | {"test": 0}
+    data |= {"seeds": [trial.seed], "metrics": {}}
+    return prepare_data(check_document(Document.of_data(data, document.path)), offline=True)
+
+
+def _is_same(own: PlannedTrial, other: PlannedTrial) -> bool:
+    return own.label == other.label and has_values(own.point, other.point)
+
+
+def _expected(ledger: Ledger, answer: Answer) -> dict[str, Any]:
+    """Return what the experiment measured of a setting, for the card."""
+    group = answer.best.group
+    rows = [(each.info.get("rows") or {}).get("train") for each in group.results]
+    names = (metric for metric in ledger.metrics if group.estimate("test", metric).mean is not None)
+    return {
+        "experiment": ledger.experiment.get("name", ""),
+        "setting": ", ".join(filter(None, [group.label, st.format_point(group.point)])),
+        "answer": lines_of(ledger, answer),
+        "models": group.solved,
+        "rows": min(filter(None, rows), default=0),
+        "metrics": {name: st.estimate_cell(group.estimate("test", name)).text for name in names},
+    }
+
+
+def _write_model(
+    stage: Path, key: str, target: Path, expected: dict[str, Any]
+) -> tuple[list[str], list[str]]:
+    """Write model, encoder, exports and card beside the ledger in `stage`; raise E501 without one.
+
+    Return lines about the training, and about the exports.
+    """
+    with LedgerStore(stage / fs.LEDGER_FILE) as store:
+        store.set_meta(EXPECTED_KEY, expected)
+        ledger = Ledger(*store.read())
+        trial = next(each for each in ledger.plan if each.key == key)
+        result = ledger.results[key]
+        if result.status not in USABLE:
+            reason = result.reason or "the constraints are violated on the training rows"
+            message = f"{expected['setting']}, trained on all rows, gave no model: {reason}"
+            raise FaultError(Diagnostic("E501", message))
+        for name, content in trial_files(ledger, trial, store).items():
+            fs.atomic_write(stage / name, content)
+    exports = list[str]()
+    count = result.info["rows"].get("train", 0)
+    lines = [
+        f"{expected['setting']}: trained on {count:,} rows in {result.seconds:.1f} s",
+        f"measured with {expected['models']} models of {expected['rows']:,} rows:",
+        *expected["answer"],
+    ]
+    try:
+        model = load_applicable_model(stage)
+    except FaultError as error:  # a policy, or features that are no columns
+        return lines, [f"no card and no exports: {error.faults[0].message}"]
+    for form, (suffix, content_of) in FORMATS.items():
+        try:
+            fs.atomic_write(stage / f"{MODEL_FOLDER}{suffix}", content_of(model))
+            exports.append(f"{MODEL_FOLDER}{suffix}")
+        except (FaultError, ImportError) as error:
+            reason = error.faults[0].message if isinstance(error, FaultError) else str(error)
+            exports.append(f"no {form}: {reason}")
+    card = model_card(replace(model, name=str(target / Path(model.name).name)), stage)
+    for name in ("card.md", "card.html"):
+        fs.atomic_write(stage / name, card.text(f"{name}.j2"))
+    return lines, exports
