@@ -1,8 +1,8 @@
 """Train classifiers under goals written as rates, compare algorithms, and certify the results.
 
-From Python there are `run` and `load_results` for experiments, `load_dataset`, the scikit-learn
-estimators `RateConstrainedClassifier`, `RateConstrainedRegressor`, `BalancedFilter` and
-`SafetyTest`, and `rate_score`, `rate_scorer` and `violation_scorer` to measure with. Each is
+From Python there are `run`, `fit` and `load_results` for experiments, `load_dataset`, the
+scikit-learn estimators `RateConstrainedClassifier`, `RateConstrainedRegressor`, `BalancedFilter`
+and `SafetyTest`, and `rate_score`, `rate_scorer` and `violation_scorer` to measure with. Each is
 imported on first use.
 """
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ratecli.api.estimators import RateConstrainedClassifier as RateConstrainedClassifier
     from ratecli.api.estimators import RateConstrainedRegressor as RateConstrainedRegressor
     from ratecli.api.runs import Results as Results
+    from ratecli.api.runs import fit as fit
     from ratecli.api.runs import load_dataset as load_dataset
     from ratecli.api.runs import load_results as load_results
     from ratecli.api.runs import run as run
@@ -31,7 +32,7 @@ _NAMES = {
     "balanced_filter": ("BalancedFilter",),
     "estimators": ("RateConstrainedClassifier", "RateConstrainedRegressor"),
     "errors": ("FaultError", "NoSolutionFoundError", "RatecliWarning"),
-    "runs": ("Results", "load_dataset", "load_results", "run"),
+    "runs": ("Results", "fit", "load_dataset", "load_results", "run"),
     "scoring": ("rate_score", "rate_scorer", "violation_scorer"),
     "safety_test": ("SafetyTest",),
 }

@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 
 from ratecli.api.errors import check_types, convert_errors, issue_warnings
 from ratecli.api.inputs import to_arrow_table
-from ratecli.apply.predict import StoredModel, encoding_for_tables, predict_table
+from ratecli.apply.predict import (
+    StoredModel,
+    encoding_for_tables,
+    load_applicable_model,
+    predict_table,
+)
 from ratecli.config.dataset import DatasetSpec
 from ratecli.config.document import Document
 from ratecli.config.experiment import load_experiment, read_spec
@@ -24,12 +29,7 @@ from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.registry import find_source
 from ratecli.datasets.tables import TableFile
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.experiment.prepare import (
-    PreparedExperiment,
-    check_document,
-    check_file,
-    prepare_data,
-)
+from ratecli.experiment.prepare import check_document, prepare_data
 from ratecli.files import LEDGER_FILE, YAML_SUFFIXES
 from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import PlannedTrial
@@ -39,6 +39,7 @@ from ratecli.models.base import Array
 from ratecli.models.policy import SoftmaxPolicy
 from ratecli.models.storage import loads
 from ratecli.report.check.expectations import warn_unmet_expectations
+from ratecli.report.final_model import fit_model
 from ratecli.report.tables import metrics_table, summary_table, trials_table
 from ratecli.report.write import check_report_folder, write_report
 from ratecli.runner.executors import Executor, parse_executor
@@ -103,7 +104,8 @@ def run(
             check_types(executor=executor)
         if executor is None or isinstance(executor, str):
             executor = parse_executor(executor, jobs)
-        prepared = prepare_data(_checked(source, settings), offline=offline)
+        document = _document(source, settings)
+        prepared = prepare_data(check_document(document), offline=offline)
         folder = Path(output) / prepared.experiment.name
         issue_warnings(prepared.warnings)
         check_model_preserved(
@@ -119,14 +121,50 @@ def run(
     return load_results(folder)
 
 
-def _checked(
+def fit(
+    source: str | PathLike[str] | Mapping[str, Any],
+    *,
+    at: Mapping[str, Any] | None = None,
+    algorithm: str | None = None,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    output: str | PathLike[str] = "results",
+    offline: bool = False,
+) -> ResultModel:
+    """Train the model that a run chose on all rows, as `ratecli fit` does, and return it.
+
+    Its folder is `output`/NAME/model.
+
+    Parameters
+    ----------
+    source, settings, output, offline
+        As in `run`, which must have run.
+    at
+        Values of swept names, as in `{"limit": 0.8}`; None for the goal of the file.
+    algorithm
+        Label of the algorithm; None for the best of the run.
+
+    Raises
+    ------
+    ValueError
+        If there are no results, or no model is expected to satisfy the constraints; the attribute
+        `faults` lists the errors.
+    """
+    with convert_errors():
+        check_types(source=source, settings=settings, output=output)
+        document = _document(source, settings)
+        made = fit_model(document, Path(output), at, algorithm, offline=offline)
+        return ResultModel(**vars(load_applicable_model(made.folder)))
+
+
+def _document(
     source: str | PathLike[str] | Mapping[str, Any], settings: Sequence[str] | Mapping[str, Any]
-) -> PreparedExperiment:
-    """Return the experiment of a file or mapping after checking everything that needs no data."""
-    if not isinstance(source, Mapping):
-        return check_file(Path(source), _overrides(settings))
-    document = Document.of_data(source, DEFAULT_PATH)
-    return check_document(document.with_overrides(_overrides(settings)))
+) -> Document:
+    """Return the document of a file or mapping, with settings."""
+    if isinstance(source, Mapping):
+        document = Document.of_data(source, DEFAULT_PATH)
+    else:
+        document = Document.read(Path(source))
+    return document.with_overrides(_overrides(settings))
 
 
 def _overrides(settings: Sequence[str] | Mapping[str, Any]) -> list[str]:

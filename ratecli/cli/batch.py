@@ -19,7 +19,7 @@ from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.render import render_text, text_table
-from ratecli.report.answer import answer_lines, answer_of, answers, best_sheet, goal_of
+from ratecli.report.answer import answer_lines, answers, best_sheet, goal_of
 from ratecli.report.check.expectations import compare_expectations, warn_unmet_expectations
 from ratecli.report.check.findings import Verdict
 from ratecli.report.groups import group_by
@@ -185,12 +185,13 @@ def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger
 
 def _fit_command(end: ExperimentEnd, ledger: Ledger) -> str:
     """Return the command that trains the model of the goal on all rows; "" if there is none."""
-    goal = answer_of(ledger, goal_of(ledger))
-    kept = [each for each in ([goal] if goal else answers(ledger)) if each.best.is_kept]
+    goal = goal_of(ledger)
+    found = [each for each in answers(ledger) if goal is None or each.task == goal]
+    kept = [each for each in found if each.best.is_kept and not each.best.is_constant]
     if not kept:
         return ""
-    task = {} if goal else {name: each for name, each in kept[-1].task.items() if each is not None}
-    at = [part for name, each in task.items() for part in ("--at", f"{name}={format_scalar(each)}")]
+    task = kept[-1].task if goal is None else {}
+    at = [f"--at={name}={format_scalar(each)}" for name, each in task.items() if each is not None]
     return end.request.prepared.command("fit", end.request.folder, *at)
 
 

@@ -59,7 +59,7 @@ class Setting:
     share
         Estimate of how often all constraints hold, 0 if one was not measured.
     violations
-        The mean violation of each constraint that was measured.
+        The mean violation of each constraint.
     verdict
         What the test sets say: `CONFIRMED` if the share is at least `DEFAULT_LEVEL`.
     is_expected
@@ -101,7 +101,7 @@ class Setting:
             objective=group.estimate(split, OBJECTIVE),
             level=min(levels, default=None),
             share=share,
-            violations={name: each for name, each in means.items() if each.mean is not None},
+            violations=means,
             verdict=Verdict.CONFIRMED
             if share >= DEFAULT_LEVEL
             else Verdict.UNCLEAR
@@ -122,8 +122,8 @@ class Setting:
         """
         constant = self.is_constant
         if not self.is_kept:
-            worst = max((each.mean or 0.0 for each in self.violations.values()), default=0.0)
-            worst = math.inf if math.isnan(worst) else worst
+            means = [each.mean for each in self.violations.values()]
+            worst = max(math.inf if mean is None else mean for mean in means)
             last = constant or not self.seems_satisfied
             return 3 if last else 1, -round(self.share, 1), worst
         return 2 * constant, self.is_tested is False, self.is_seldom, self.value, -self.share
@@ -325,7 +325,7 @@ def _answer(
     others = (  # slightly smaller objectives are rounding errors
         each
         for each in stricter
-        if own is None or not own.is_kept or not is_no_better(each.value, own.value)
+        if own is None or each.rank[:-2] < own.rank[:-2] or not is_no_better(each.value, own.value)
     )
     best = min([*([own] if own else []), *others], key=lambda each: each.rank)
     ignoring = _ignoring(ledger)
@@ -439,7 +439,7 @@ def worst_constraint(ledger: Ledger, answer: Answer) -> tuple[str, st.SheetCell]
     If a constraint compares a quantity with a number, such as `recall >= limit`, it is that
     quantity; otherwise the violation, which is at most 0 where the constraint is satisfied.
     """
-    known = answer.best.violations
+    known = {k: each for k, each in answer.best.violations.items() if each.mean is not None}
     if not known:
         return "", st.SheetCell("")
     name = max(known, key=lambda each: known[each].mean or -math.inf)

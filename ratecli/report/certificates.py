@@ -103,22 +103,6 @@ def confidence_of_tests(ledger: Ledger, group: SeedGroup) -> dict[str, float]:
     }
 
 
-def certified_seeds(ledger: Ledger, group: SeedGroup) -> tuple[int, int]:
-    """Return in how many seeds of a group all safety tests passed, and how many seeds have any.
-
-    A seed without a model did not pass: the tests of some other variant may have failed.
-    """
-
-    def has_model(each: TrialCertificate) -> bool:
-        return ledger.is_measured(each.trial)
-
-    key = group.label, group.variant, repr(group.point)
-    own = _certificates_by_group(ledger).get(key, ())
-    tests = group_by(own, lambda each: each.trial.seed).values()
-    models = (all(each.passed and has_model(each) for each in seed) for seed in tests)
-    return sum(models), len(tests)
-
-
 def certificate_sheet(ledger: Ledger) -> st.Sheet:
     """Return a row with the number of passes for each algorithm, variant, point and constraint."""
     certificates = collect_certificates(ledger)

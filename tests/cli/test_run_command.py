@@ -178,15 +178,15 @@ def test_a_model_that_is_worse_than_a_constant_is_not_offered(folder, cli):
         "split == 'test' and metric == 'objective'"
     )["value"]
     said = (
-        f"It is worse than selecting nobody by {rate:.4f} (positive_rate 0.0000). "
-        "There, few and ratio are 0 / 0 and count as not satisfied."
+        f"it is worse than selecting nobody by {rate:.4f} (positive_rate 0.0000). "
+        "There, few and ratio are 0 / 0 and count as not satisfied"
     )
     assert said in answer.out
     assert (
         "against 0; for the constant, few and ratio are 0 / 0 and count as not satisfied"
         in answer.err
     )
-    assert "ratecli predict" not in answer.out
+    assert "ratecli fit" not in answer.out
 
 
 def test_smoke_runs_one_trial_of_each_algorithm_and_data_set(folder, cli):

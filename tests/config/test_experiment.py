@@ -326,6 +326,7 @@ def test_defaults(load):
         "sweep": {},
         "algorithms": [{"unconstrained": {"as": "unconstrained"}}],
         "seeds": [0],
+        "goal": {},
         "limits": {},
         "trial_seconds": {},
         "metrics": {"error": "error"},

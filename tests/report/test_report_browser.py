@@ -160,7 +160,15 @@ def test_rows_on_a_phone_are_cards_of_labelled_numbers(opened):
     page = opened(viewport=PHONE)
     cells = page.locator("#answer tbody tr").first.locator("td")
     titles = cells.evaluate_all("cells => cells.map(cell => cell.dataset.title)")
-    assert titles == ["kappa", "best", "error", "cost", "holds in", "satisfied in"]
+    assert titles == [
+        "kappa",
+        "model",
+        "error",
+        "cost",
+        "expected",
+        "confirmed",
+        "violation of parity",
+    ]
     for cell in cells.all():
         box = cell.bounding_box()
         assert box["x"] + box["width"] <= PHONE["width"]

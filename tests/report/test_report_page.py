@@ -143,7 +143,7 @@ def test_the_answer_comes_first_and_details_are_folded(text):
         "Provenance", "Data", "Versions", "Run", "Experiment with all defaults",
     ]  # fmt: skip
     assert text.count("<details id=") == 5
-    assert text.index("a setting satisfies parity on new rows") < text.index("<table>")
+    assert text.index("expected to hold on new rows at 0 of 6") < text.index("<table>")
     assert "✗ 28 of 29" in text
     assert text.count('<span class="kind">affine</span>') == 2
     assert "0a0a0a" in text

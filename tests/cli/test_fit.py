@@ -1,0 +1,154 @@
+"""`ratecli fit`: the setting that a run chose, trained on all rows."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ratecli
+
+FAIR = """\
+name: fair
+datasets: {own: {path: own.csv, label: repaid, positive: "yes", split: SPLIT}}
+objective: error
+HOLDS
+constraints: {parity: "min_ratio(positive_rate, by=sex) >= limit"}
+sweep: {limit: [0.5, 0.8]}
+goal: {limit: 0.8}
+algorithms:
+  - unconstrained
+  - post_shift
+seeds: 2
+metrics: {late: "error@test"}
+report: {plots: []}
+"""
+ROWS = 3000
+
+
+@pytest.fixture
+def written(folder):
+    """Write a table of which `part` says the split, and an experiment on it."""
+
+    def write(split="{}", holds="holds: new_rows", rows=ROWS):
+        X, y = (each[:rows] for each in ratecli.load_dataset("loans", rows=ROWS))
+        part = np.array(["train", "test", "train", "validation"])[np.arange(rows) % 4]
+        table = X.assign(repaid=np.where(y == 1, "yes", "no"), part=part)
+        if split == "{}":
+            table = table.drop(columns="part")
+        table.to_csv("own.csv", index=False)
+        (folder / "fair.yaml").write_text(FAIR.replace("SPLIT", split).replace("HOLDS", holds))
+        return table
+
+    return write
+
+
+def test_the_answer_of_the_goal_is_trained_on_all_rows(folder, cli, written):
+    table = written()
+    ran = cli("run", "fair.yaml", "-j", 1)
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines()[-1] == "fit      ratecli fit fair.yaml"
+    answer = cli("fit", "fair.yaml")
+    assert answer.code == 0, answer.err
+    first, measured, *said = answer.out.splitlines()
+    assert first.startswith("post_shift, limit = 0.8: trained on 3,000 rows in ")
+    assert measured == "measured with 2 models of 2,000 rows:"
+    assert said[:2] == [line for line in ran.out.splitlines() if line in said[:2]]
+    place = folder / "results" / "fair" / "model"
+    names = {each.name for each in place.iterdir()}
+    assert {"encoder.json", "card.md", "card.html", "trials.sqlite", "model.onnx"} <= names
+    card = (place / "card.md").read_text()
+    assert "for 2 models of the same setting with 2,000 training rows each" in card
+    assert "split: 3,000 training rows\n" in card
+    decided = cli("predict", place, "own.csv", "-o", "decided.csv")
+    assert decided.code == 0, decided.err
+    answers = pd.read_csv("decided.csv")
+    assert set(answers["chance"]) <= {0, 1}, "deterministic by default"
+    model = ratecli.load_results(place).model()
+    assert (model.predict(table) == answers["decision"]).all()
+    again = ratecli.fit("fair.yaml")
+    assert (again.predict(table) == answers["decision"]).all()
+
+
+def test_decisions_of_the_exported_file_are_those_of_predict(cli, written):
+    runtime = pytest.importorskip("onnxruntime")
+    table = written()
+    assert cli("run", "fair.yaml", "-q", "-j", 1).code == 0
+    model = ratecli.fit("fair.yaml", at={"limit": 0.5}, algorithm="unconstrained")
+    session = runtime.InferenceSession("results/fair/model/model.onnx")
+    X, _ = ratecli.load_dataset("loans", rows=10_000)
+    feeds = {
+        each.name: X[[each.name]].to_numpy(str if each.type == "tensor(string)" else np.float64)
+        for each in session.get_inputs()
+    }
+    decisions = session.run(["decision"], feeds)[0].ravel()
+    assert (decisions == model.predict(X)).all()
+    assert table.shape[1] == 9
+
+
+@pytest.mark.parametrize(
+    ("split", "rows", "validated"),
+    [
+        ("{by: part}", 2250, 750),
+        ("{train: 0.5, validation: 0.2}", 2400, 600),
+        ("{order: age, test: 0.2}", 3000, 0),
+    ],
+)
+def test_test_rows_are_trained_on_and_others_keep_their_role(cli, written, split, rows, validated):
+    written(split, holds="")
+    assert cli("run", "fair.yaml", "-q", "-j", 1).code == 0
+    answer = cli("fit", "fair.yaml", "--algorithm", "post_shift")
+    assert f"trained on {rows:,} rows in" in answer.out, answer.err
+    card = Path("results/fair/model/card.md").read_text()
+    assert (f"{validated:,} validation rows" in card) == bool(validated)
+    assert ("part (text)" in card) == (split != "{by: part}"), "the split is no feature"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--at", "limit=0.7"], "E104", "no sweep point has limit = 0.7"),
+        (["--at", "limit"], "E104", "'limit' is not NAME=VALUE"),
+        (["--algorithm", "mixture"], "E104", "mixture"),
+        (["--set", "objective=error + fpr"], "E507", "has changed since the run"),
+        (["-o", "elsewhere"], "E503", "elsewhere"),
+    ],
+)
+def test_what_cannot_be_fitted_is_said_and_nothing_is_written(cli, written, options, code, message):
+    written()
+    assert cli("run", "fair.yaml", "-q", "-j", 1).code == 0
+    answer = cli("fit", "fair.yaml", *options)
+    assert answer.code == 2
+    assert f"error[{code}]" in answer.err
+    assert message in answer.err
+    assert not Path("results/fair/model").exists()
+    assert not list(Path("results").glob("fit-*"))
+
+
+@pytest.mark.parametrize(
+    ("change", "rows", "reason"),
+    [
+        (("  - post_shift\n", ""), ROWS, "no setting of 'fair' at limit = 0.8 is expected or"),
+        (("  - unconstrained\n", ""), 30, "no trial of 'fair' at limit = 0.8 returned a model"),
+    ],
+)
+def test_without_a_model_that_is_expected_to_hold_there_is_none(cli, written, change, rows, reason):
+    written(rows=rows)
+    path = Path("fair.yaml")
+    path.write_text(path.read_text().replace(*change))
+    ran = cli("run", "fair.yaml", "-j", 1)
+    assert "ratecli fit" not in ran.out
+    answer = cli("fit", "fair.yaml")
+    assert answer.code == 1
+    assert f"error[E501]: {reason}" in answer.err
+    assert not Path("results/fair/model").exists()
+
+
+def test_a_goal_that_no_sweep_has_is_an_error(cli, written, folder):
+    written()
+    text = (folder / "fair.yaml").read_text()
+    (folder / "fair.yaml").write_text(text.replace("goal: {limit: 0.8}", "goal: {limit: 0.7}"))
+    answer = cli("validate", "fair.yaml")
+    assert "'0.7' is not a value of 'limit' in the sweep" in answer.err
+    (folder / "fair.yaml").write_text(text.replace("goal: {limit: 0.8}", "goal: {kappa: 0.8}"))
+    assert "error[E104]" in cli("validate", "fair.yaml").err
