@@ -108,7 +108,7 @@ def summary_markdown(ledger: Ledger) -> str:
     notes = [*incomplete_notes(ledger), *ledger.stand_ins, *ledger.row_notes]
     answer = [f"{text}\n" for text in [f"# {name}", *notes, *answer_lines(ledger)]]
     best = best_sheet(ledger)
-    answer += [to_markdown(best)] if best.rows else []
+    answer += [to_markdown(best)] if ledger.constraints and best.rows else []
     return "\n".join([*answer, f"{note('cells')}\n", *map(to_markdown, sheets)])
 
 
