@@ -432,7 +432,7 @@ def test_a_column_of_parts_is_the_split(folder, table, cli):
     assert cli(*own("--positive", "yes")).code == 0
     table_entry = load_experiment(folder / "exp.yaml")[0].datasets["table"]
     assert (table_entry.split.by, table_entry.drop) == ("id", ("sex",))
-    answer = cli("run", "exp.yaml", "-j", 1, "--set", "seeds=2", "--set", "sweep.limit=[0.1]")
+    answer = cli("run", "exp.yaml", "-j", 1, "--set", "seeds=2", "--set", "sweep.limit=[0.8]")
     assert SAME_TEST_SET in answer.out
 
 
