@@ -35,7 +35,7 @@ import yaml
 from compare import same, same_line
 from pages import ROOT, Page, Part, read
 
-PLAIN = re.compile(r"[\w ./=:,%+@'\[\]{}()-]*")
+PLAIN = re.compile(r"(?:[\w ./=:,%+@\[\]{}()-]|'[^']*')*")
 """A command line without anything that takes a shell, but for quotes."""
 NAMED = re.compile(r"# (in )?([\w./-]+\.ya?ml)$")
 

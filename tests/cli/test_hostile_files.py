@@ -188,7 +188,7 @@ TABLES = {
     "ragged": b"sex,x,z,job,zip\nF,1\n",
     "quotes without end": b'sex,x,z,job,zip\n"F,1,1,1,1\n',
     "endless line": b"sex,x,z,job,zip\n" + b"F" * 3_000_000 + b",1,1,1,1\n",
-    "many columns": b",".join(b"c%d" % k for k in range(900)) + b"\n" + b"1," * 899 + b"1\n",
+    "many columns": b",".join(b"c%d" % k for k in range(300)) + b"\n" + b"1," * 299 + b"1\n",
     "twice": b"sex,sex,x,z,job,zip\nF,F,1,1,1,1\n",
     "numbers without end": b"sex,x,z,job,zip\nF,1e999,1,1,1\nM,-1e999,1,1,0\n",
     "nothing": b"",

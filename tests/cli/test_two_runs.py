@@ -37,7 +37,7 @@ def small(folder):
 @contextmanager
 def running(folder):
     """A long run that takes a rest some trials after its start; killed at the end."""
-    arguments = ["small.yaml", "--set", f"seeds={SEEDS}", "--executor", "serial"]
+    arguments = ["small.yaml", "-q", "--set", f"seeds={SEEDS}", "--executor", "serial"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command("run", *arguments), cwd=folder, **pipes) as run:
         try:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from thinned import one_in
 
 from experiments import faults, measured_values, people, run_file, write
 from ratecli.experiment.explain import explain
@@ -130,7 +131,7 @@ def test_other_rows_are_not_filtered(folder):
 
 
 def test_rows_are_sampled_with_their_chances(folder):
-    seeds = 10
+    seeds = 6
     path = write(folder, text("sample", ALONE) + f"seeds: {seeds}\n")
     outcome, store = run_file(path)
     assert outcome.counts == {"ok": 2 * seeds}
@@ -155,10 +156,10 @@ def test_features_are_encoded_by_the_rows_that_train(folder):
     frame = pd.read_csv(folder / "people.csv")
     frame.loc[frame.index[frame.sex == "M"][:3], "place"] = "rare"
     frame.to_csv(folder / "people.csv", index=False)
-    path = write(folder, text("sample", ALONE) + "seeds: 6\n")
+    path = write(folder, text("sample", ALONE) + "seeds: 3\n")
     _, store = run_file(path)
     prepared, found = prepare(path), set()
-    for seed in range(6):
+    for seed in range(3):
         rows = rows_of(prepared, store, "unconstrained", seed)
         trained = rows.sample.part == "train"
         has_rare = bool((rows.sample.columns["place"][trained] == "rare").any())
@@ -260,7 +261,7 @@ metrics: {error: error}
 """
 
 
-@pytest.mark.parametrize("take", ["weights", "sample"])
+@pytest.mark.parametrize("take", one_in(2, ["weights", "sample"]))
 def test_rows_of_a_safety_test_are_not_filtered(folder, take):
     path = write(folder, text(take, SAFE))
     outcome, store = run_file(path)
@@ -308,7 +309,7 @@ metrics: {error: error, churn: churn, theirs: 'of(plain, error)', deployed: 'of(
 """
 
 
-@pytest.mark.parametrize("take", ["weights", "sample"])
+@pytest.mark.parametrize("take", one_in(2, ["sample", "weights"]))
 def test_other_algorithms_are_measured_on_the_same_rows(folder, take):
     path = write(folder, text(take, OTHERS))
     _, store = run_file(path)

@@ -59,7 +59,7 @@ def same(one: Classifier, other: Classifier) -> bool:
 
 
 @given(MODELS)
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_stored_classifier_round_trips_exactly(model: Classifier) -> None:
     assert same(loads(dumps(model)), model)
     with zipfile.ZipFile(io.BytesIO(dumps(model))) as stored:
@@ -255,7 +255,7 @@ PLACES = st.integers(0, len(BLOB) - 1)
 
 
 @given(st.lists(st.tuples(PLACES, st.integers(0, 255)), min_size=1, max_size=6), PLACES)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_corrupt_bytes_raise_only_value_error(changes: list[tuple[int, int]], length: int) -> None:
     with pytest.raises(ValueError):
         loads(BLOB[:length])

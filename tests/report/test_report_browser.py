@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import synthetic_ledger
+from bitmaps import leave_out_bitmaps
 from synthetic_ledger import HOSTILE
 
 from ratecli.ledger.view import Ledger
@@ -38,6 +39,13 @@ def browser() -> Iterator[sync_api.Browser]:
 def results(tmp_path_factory) -> Path:
     """A folder with two experiments and a page over them; wherever text may be, some is hostile."""
     place = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_bitmaps(patch)
+        write_results(place)
+    return place
+
+
+def write_results(place: Path) -> None:
     known = synthetic_ledger.example()
     entry = {"algorithm": "majorize", "variant": "stochastic", "metric": "error", "split": "test"}
     expect = [
@@ -61,7 +69,6 @@ def results(tmp_path_factory) -> Path:
         (place / name).mkdir()
         write_report(synthetic_ledger.store(place / name, ledger, ledger.plan))
     write_joined([place / "first", place / "second", place / "absent"], place / "report.html")
-    return place
 
 
 @pytest.fixture

@@ -32,9 +32,8 @@ def on(address, jobs=None):
     return Executor("dask", jobs, address)
 
 
-@pytest.mark.parametrize(
-    ("times", "status"), [pytest.param(1, "ok", marks=pytest.mark.slow), (99, "error")]
-)
+@pytest.mark.parametrize(("times", "status"), [(1, "ok"), (99, "error")])
+@pytest.mark.slow  # test_executors has workers that die without their Dask worker
 def test_a_trial_whose_dask_worker_is_killed_is_retried_once(cluster, tmp_path, times, status):
     log = tmp_path / "log"
     tasks = [task(f"k{i}") for i in range(12)]

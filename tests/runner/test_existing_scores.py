@@ -105,10 +105,18 @@ def test_a_score_is_no_feature_and_its_trial_has_no_other(folder):
     assert "risk" not in data[2].encoding.partition("others")[0]
 
 
-def test_models_predict_new_rows_from_the_score_alone(folder):
-    path, results = write(folder, FILE), folder / "results"
-    assert main(["run", str(path), "-q", "-j", "1", "-o", str(results)]) == 0
-    model = load_applicable_model(results / "scores/models/unconstrained-seed=0")
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """The models of a run; tests leave them as they are."""
+    place = tmp_path_factory.mktemp("scores")
+    table().to_csv(place / "people.csv", index=False)
+    path = write(place, FILE)
+    assert main(["run", str(path), "-q", "-j", "1", "-o", str(place / "results")]) == 0
+    return place / "results" / "scores" / "models"
+
+
+def test_models_predict_new_rows_from_the_score_alone(folder, models):
+    model = load_applicable_model(models / "unconstrained-seed=0")
     new = folder / "new.csv"
     pd.DataFrame({"risk": [0.25, 0.26, -3, 7]}).to_csv(new, index=False)
     found, warnings = predict_table(model, *read_table_file(new, PLAIN), 0)
@@ -119,10 +127,8 @@ def test_models_predict_new_rows_from_the_score_alone(folder):
         predict_table(model, *read_table_file(new, PLAIN), 0)
 
 
-def test_new_rows_of_an_unknown_group_are_reported(folder, capsys):
-    path, results = write(folder, FILE), folder / "results"
-    assert main(["run", str(path), "-q", "-j", "1", "-o", str(results)]) == 0
-    stored, new = str(results / "scores/models/post_shift-seed=0"), folder / "new.csv"
+def test_new_rows_of_an_unknown_group_are_reported(folder, models, capsys):
+    stored, new = str(models / "post_shift-seed=0"), folder / "new.csv"
     pd.DataFrame({"risk": [0.4, 0.6, 0.6], "sex": ["F", "X", None]}).to_csv(new, index=False)
     capsys.readouterr()
     assert main(["predict", stored, str(new), "-o", f"{new}.csv"]) == 0
