@@ -15,7 +15,7 @@ def load_entry_table(options, base, **more):
 
 
 def table_digest(options, base):
-    return load.table_digest(DatasetSpec(**options), base)
+    return load.find_files(DatasetSpec(**options), base).digest
 
 
 def assign_split_parts(table, spec, rng):

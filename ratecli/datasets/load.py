@@ -227,11 +227,6 @@ def find_files(entry: DatasetSpec, base: Path, deployed: str | None = None) -> E
     return EntryFiles(own, options, scores, sums, digest)
 
 
-def table_digest(entry: DatasetSpec, base: Path, deployed: str | None = None) -> str:
-    """Return the digest of `load_entry_table`; files are hashed but not parsed."""
-    return find_files(entry, base, deployed).digest
-
-
 def _user_files(given: Mapping[str, str | None], base: Path, *loc: str) -> dict[str, Path]:
     """Return the user's files by name, except where there is none; E405 if one is missing."""
     paths = {}

@@ -16,7 +16,7 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import DeployedSpec, Experiment
 from ratecli.config.sweep import DATASET_AXIS
 from ratecli.config.trials import LimitsSpec
-from ratecli.datasets.load import table_digest
+from ratecli.datasets.load import find_files
 from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import (
     Case,
@@ -243,7 +243,7 @@ class _Planner:
         self.common = {"versions": code_versions(), "l2": experiment.regularization.l2}
         self.datasets = {
             name: {
-                "digest": table_digest(entry, data.folder, data.deployed),
+                "digest": find_files(entry, data.folder, data.deployed).digest,
                 "split": entry.division.stated(),
                 "levels": entry.levels or 1,
             }

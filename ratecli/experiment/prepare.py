@@ -15,7 +15,7 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, read_experiment
 from ratecli.datasets import registry
 from ratecli.datasets.files import DownloadProgress, fetch_files, missing_source_files
-from ratecli.datasets.load import table_digest
+from ratecli.datasets.load import find_files
 from ratecli.datasets.registry import logged_columns
 from ratecli.errors import Diagnostic, FaultError, errors_at, errors_under
 from ratecli.experiment.cases import Case
@@ -125,7 +125,7 @@ def list_missing_files(checked: PreparedExperiment) -> list[str]:
     entries, folder = checked.data.entries, checked.data.folder
 
     def check(_: str, entry: DatasetSpec) -> None:
-        table_digest(entry, folder, checked.data.deployed)
+        find_files(entry, folder, checked.data.deployed)
 
     _each_entry(entries, checked.document, check)
     names = [entry.source for entry in entries.values() if entry.source is not None]

@@ -251,17 +251,16 @@ def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, E
     """Return the rows of a table as features, and the encoder fitted on its training rows."""
     sums = cells.count, cells.weight, cells.effective
     into = np.arange(len(cells.count), dtype=np.int32)
-    coding = feature_coding(table, Encoder.of([]))
+    coding = feature_coding(table, Encoder.of([]), [])
     rows = RowStream(table.store, cells.path, into, table.weight_at, coding, *sums)
     encoder, shares = fit_stream_encoder(table, rows[np.flatnonzero(cells.part == "train")])
     return replace(rows, coding=feature_coding(table, encoder, shares)), encoder
 
 
-def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder, dict[str, float]]:
-    """Fit the encoder in one pass over the training rows; also return shares of rows by feature.
+def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder, list[float]]:
+    """Fit the encoder in one pass over the training rows; also return a share for each feature.
 
-    A share is that of the training rows in which the feature is known and, unless it is a number,
-    is 1.
+    It is that of the training rows in which the feature is known and, unless it is a number, is 1.
 
     Raises
     ------
@@ -275,17 +274,16 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
     starts = np.cumsum([0, *(len(column.words) for column in words)])
     (rows,), known, sums, squares, seen = train.sums(partial(_moments, center, starts))
     blocks: list[NumericBlock | OneHotBlock] = []
-    shares: dict[str, float] = {}
+    shares: list[float] = []
     for name in [name for name in table.features if name not in table.constants]:
         column, k = table.columns[name], place[name]
         if column.is_text:
             often = Counter[str]()  # a missing value and a cell `(missing)` are one level
             for level, times in zip(column.words, seen[starts[k] :].tolist(), strict=False):
                 often[MISSING_CATEGORY if level is None else level] += times
-            blocks.append(
-                OneHotBlock(name, tuple(sorted(level for level in often if often[level])))
-            )
-            shares |= {f"{name}={level}": n / rows for level, n in often.items()}
+            levels = sorted(level for level in often if often[level])
+            blocks.append(OneHotBlock(name, tuple(levels)))
+            shares += [often[level] / rows for level in levels]
             continue
         if not known[k]:
             raise no_mean_error(name)
@@ -301,7 +299,7 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
             if not np.isfinite((value - block.mean) / scale):
                 raise out_of_range_error(name, f"{value:g}", block.mean, scale)
         blocks.append(block)
-        shares |= {name: share, f"{name}={MISSING_CATEGORY}": 1.0 - share}
+        shares += [share, 1.0 - share][: len(block.names)]
     return Encoder.of(blocks), shares
 
 
@@ -338,9 +336,9 @@ def _moments(
 
 
 def feature_coding(
-    table: StreamedTable, encoder: Encoder, shares: Mapping[str, float] | None = None
+    table: StreamedTable, encoder: Encoder, shares: Sequence[float]
 ) -> FeatureCoding:
-    """Return how records become an encoder's features; shares are 1 by default."""
+    """Return how records become an encoder's features; `shares` are those of `FeatureCoding`."""
     columns, levels, start = list[tuple[float, ...]](), list[int](), 0
     for block in encoder.blocks:
         place = table.store.places[block.column]
@@ -361,5 +359,5 @@ def feature_coding(
         missing=missing.astype(np.intp),
         first_level=first.astype(np.intp),
         level=np.array(levels, np.intp),
-        shares=np.array([(shares or {}).get(name, 1.0) for name in encoder.names]),
+        shares=np.array(shares, dtype=float),
     )

@@ -78,7 +78,7 @@ def test_streamed_features_equal_those_in_memory(tmp_path: Path, name: str, drop
     gaps = known.names.index("gaps")
     np.testing.assert_allclose(rows.coding.shares[ones], X[train][:, ones].mean(axis=0))
     assert rows.coding.shares[gaps] == found.loc[train, "gaps"].notna().mean()
-    alike = replace(there, coding=feature_coding(streamed, known))
+    alike = replace(there, coding=feature_coding(streamed, known, rows.coding.shares))
     np.testing.assert_array_equal(dense(alike.X), X)  # to the last bit
 
 
