@@ -25,6 +25,8 @@ class Tree(NamedTuple):
     ----------
     children
         (N, 2) numbers of nodes in this tree.
+    values
+        (N, K); or (N,) for only one `value_column` of K.
     set_at
         (N,) where the sets of nodes start in `sets`, or NO_SET.
     """
@@ -36,6 +38,7 @@ class Tree(NamedTuple):
     values: Array
     set_at: NDArray[np.intp]
     sets: NDArray[np.bool_] = np.zeros(0, dtype=bool)
+    value_column: int = 0
 
     @classmethod
     def of_splits(cls, **parts: Any) -> Tree:
@@ -49,7 +52,8 @@ class Tree(NamedTuple):
             blank = LEAF if name in {"column", "set_at"} else 0
             sizes = [(0, leaves)] + [(0, 0)] * (parts[name].ndim - 1)
             parts[name] = np.pad(parts[name], sizes, constant_values=blank)
-        return cls(**parts | {"values": np.pad(parts["values"], [(splits, 0), (0, 0)])})
+        sizes = [(splits, 0)] + [(0, 0)] * (parts["values"].ndim - 1)
+        return cls(**parts | {"values": np.pad(parts["values"], sizes)})
 
 
 def combine_trees(
@@ -67,14 +71,18 @@ def combine_trees(
     """
     found, entries = list[Tree](), 0
     for tree in trees:
-        entries += tree.values.size + tree.sets.size
+        entries += len(tree.column) * len(start) + tree.sets.size
         require(entries <= MAX_ENTRIES, "its trees are too large")
+        if tree.values.ndim == 1:
+            values = np.zeros((len(tree.values), len(start)))
+            values[:, tree.value_column] = tree.values
+            tree = tree._replace(values=values)  # noqa: PLW2901
         found.append(tree)
     require(found, "there are no trees")
     sizes = np.array([len(tree.column) for tree in found])
     roots = np.cumsum(sizes) - sizes
     parts: dict[str, Any] = {
-        name: np.concatenate([getattr(t, name) for t in found]) for name in Tree._fields
+        name: np.concatenate([getattr(t, name) for t in found]) for name in Tree._fields[:-1]
     }
     set_starts = np.cumsum([0, *(len(tree.sets) for tree in found[:-1])])
     parts["set_at"] += np.where(parts["set_at"] == NO_SET, 0, np.repeat(set_starts, sizes))
@@ -88,14 +96,6 @@ def combine_trees(
     if softmax and len(start) == 1:
         start, parts["values"] = np.insert(start, 0, 0.0), np.insert(parts["values"], 0, 0.0, 1)
     return TreeEnsemble(layout, roots, **parts, start=start, softmax=softmax, **more)
-
-
-def place_in_column(values: Array, k: int, count: int) -> Array:
-    """Return (N, count) zeros, but for the values (N,) in column k."""
-    require(len(values) * count <= MAX_ENTRIES, "its trees are too large")
-    columns = np.zeros((len(values), count))
-    columns[:, k] = values
-    return columns
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from ratecli.models.tree_formats.arrays import (
     Tree,
     combine_trees,
     parsing,
-    place_in_column,
     require,
     sets_of_levels,
 )
@@ -54,7 +53,7 @@ def read_lightgbm(text: str, layout: ColumnLayout) -> TreeEnsemble:
         if "average_output" in head.splitlines():
             factor /= len(parts) // count
         trees = (
-            _read_tree(text_fields(part), layout, factor, k % count, count)
+            _read_tree(text_fields(part), layout, factor)._replace(value_column=k % count)
             for k, part in enumerate(parts)
         )
         is_regressor = objective in REGRESSIONS
@@ -109,10 +108,8 @@ def _log_odds_factor(objective: str, count: int) -> float:
     return 1.0
 
 
-def _read_tree(
-    stated: dict[str, str], layout: ColumnLayout, factor: float, k: int, count: int
-) -> Tree:
-    """Return a tree: its splits, then its leaves, whose values belong to class k of `count`."""
+def _read_tree(stated: dict[str, str], layout: ColumnLayout, factor: float) -> Tree:
+    """Return a tree: its splits, then its leaves."""
 
     def numbers(name: str, kind: type = int) -> NDArray[Any]:
         return np.array(stated[name].split(), dtype=kind)
@@ -140,7 +137,7 @@ def _read_tree(
         threshold=threshold,
         children=children,
         missing_second=second,
-        values=place_in_column(values, k, count),
+        values=values,
         set_at=set_at,
         sets=sets,
     )

@@ -14,7 +14,6 @@ from ratecli.models.layout import ColumnLayout
 from ratecli.models.tree_formats.arrays import (
     Tree,
     combine_trees,
-    place_in_column,
     sets_of_levels,
 )
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
@@ -95,9 +94,8 @@ def _convert_boosting(model: Any, layout: ColumnLayout) -> TreeEnsemble:
     factor = 2.0 if model.loss == "exponential" else 1.0
     count, is_regressor = model.estimators_.shape[1], not hasattr(model, "classes_")
     parts = (
-        _convert_tree(
-            each,
-            place_in_column(factor * model.learning_rate * each.tree_.value[:, 0, 0], k, count),
+        _convert_tree(each, factor * model.learning_rate * each.tree_.value[:, 0, 0])._replace(
+            value_column=k
         )
         for row in model.estimators_
         for k, each in enumerate(row)
@@ -119,9 +117,7 @@ def _convert_histogram_boosting(model: Any, layout: ColumnLayout) -> TreeEnsembl
     rounds, start = model._predictors, np.ravel(model._baseline_prediction)  # noqa: SLF001
     order, codes = _histogram_columns(model, layout)
     parts = (
-        _convert_histogram_tree(
-            each, layout, order, codes, place_in_column(each.nodes["value"], k, len(row))
-        )
+        _convert_histogram_tree(each, layout, order, codes)._replace(value_column=k)
         for row in rounds
         for k, each in enumerate(row)
     )
@@ -156,7 +152,6 @@ def _convert_histogram_tree(
     layout: ColumnLayout,
     order: NDArray[np.intp],
     codes: dict[int, NDArray[np.intp]],
-    values: Array,
 ) -> Tree:
     nodes = tree.nodes
     leaf, left = nodes["is_leaf"] != 0, nodes["missing_go_to_left"] != 0
@@ -171,7 +166,7 @@ def _convert_histogram_tree(
     of_nodes = map(members, np.flatnonzero(by_set).tolist())
     set_at, sets = sets_of_levels(layout, column, by_set, of_nodes)
     children = np.stack([nodes["left"], nodes["right"]], axis=1).astype(np.intp)
-    return Tree(column, nodes["num_threshold"], children, ~left, values, set_at, sets)
+    return Tree(column, nodes["num_threshold"], children, ~left, nodes["value"], set_at, sets)
 
 
 IDENTITY_LOSSES = ("absolute_error", "quantile", "squared_error")

@@ -18,7 +18,6 @@ from ratecli.models.tree_formats.arrays import (
     integers,
     numbers,
     parsing,
-    place_in_column,
     require,
     sets_of_levels,
 )
@@ -69,7 +68,7 @@ def read_xgboost(content: bytes, layout: ColumnLayout) -> TreeEnsemble:
         require(len(nodes) == len(of_class) == len(weights), "the lists of trees differ in length")
         require(((of_class >= 0) & (of_class < count)).all(), "a tree of no class")
         found = (
-            _read_tree(each, layout, weight, k, count)
+            _read_tree(each, layout, weight)._replace(value_column=k)
             for each, k, weight in zip(nodes, of_class.tolist(), weights, strict=True)
         )
         softmax = objective not in REGRESSIONS
@@ -98,10 +97,8 @@ def _read_start(objective: str, stated: dict[str, str]) -> Array:
     return base.astype(float)
 
 
-def _read_tree(
-    stated: dict[str, Any], layout: ColumnLayout, weight: float, k: int, count: int
-) -> Tree:
-    """Return a tree whose leaves have `weight` times their values for class k of `count`."""
+def _read_tree(stated: dict[str, Any], layout: ColumnLayout, weight: float) -> Tree:
+    """Return a tree whose leaves have `weight` times their values."""
     require(stated["tree_param"]["size_leaf_vector"] in {"0", "1"}, "leaves of several values")
     names = ("left_children", "right_children", "split_indices", "split_type", "default_left")
     lists: list[NDArray[Any]] = [
@@ -127,7 +124,7 @@ def _read_tree(
         threshold=np.where(inner & ~by_set, below, 0.0),
         children=place[np.stack([left, right], axis=1).astype(np.intp)],
         missing_second=default == 0,
-        values=place_in_column(np.where(inner, 0.0, weight * values), k, count),
+        values=np.where(inner, 0.0, weight * values),
         set_at=set_at,
         sets=~second,
     )

@@ -329,29 +329,22 @@ def _no_stderr() -> Iterator[None]:
             os.close(kept)
 
 
-def set_library_defaults(model: BaseEstimator) -> None:
-    """Give a booster ratecli's settings of its library for parameters that it leaves at default."""
-    given = model.get_params()
-    settings = library_settings(type(model), given)
-    defaults = type(model)().get_params() if settings else {}
-    unset = {key: each for key, each in settings.items() if given.get(key) == defaults.get(key)}
-    model.set_params(**unset)
-
-
 def make_estimator(
     name: str, options: Mapping[str, Any], rng: np.random.Generator
 ) -> BaseEstimator:
-    """Return the unfitted model, seeded from `rng` unless `random_state` is given."""
+    """Return the unfitted model, seeded from `rng` unless `random_state` is given.
+
+    A booster gets ratecli's settings of its library for parameters that are left at their default.
+    """
     instance = find_instance(name)
-    if instance is not None:
-        model = clone(instance).set_params(**options)
-        set_library_defaults(model)
-        unseeded = model.get_params(deep=False).get("random_state", 0) is None
-    else:
-        found = model_class(name)
-        model = found(**{**library_settings(found, options), **options})
-        unseeded = "random_state" in parameter_names(found) and "random_state" not in options
-    if unseeded:
+    model = model_class(name)() if instance is None else clone(instance)
+    defaults = type(model)().get_params()
+    model.set_params(**options)
+    given = model.get_params()
+    settings = library_settings(type(model), [*given, *options])
+    unset = [key for key in settings if key not in options and given.get(key) == defaults.get(key)]
+    model.set_params(**{key: settings[key] for key in unset})
+    if "random_state" in parameter_names(type(model)) and given.get("random_state") is None:
         model.set_params(random_state=int(rng.integers(2**31)))
     return model
 
