@@ -46,11 +46,7 @@ from ratecli.ledger.records import (
     random_stream,
 )
 from ratecli.models.base import Array, Features
-from ratecli.models.composed import (
-    CostSensitiveClassifier,
-    GroupThreshold,
-    ProbabilityThreshold,
-)
+from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold
 from ratecli.models.linear import Ramp, RandomizedLogistic, Threshold
 
 PARAM_SEPARATOR = "__"
@@ -300,7 +296,6 @@ SCORE_CLASSIFIERS = (
     Ramp,
     RandomizedLogistic,
     CostSensitiveClassifier,
-    ProbabilityThreshold,
     GroupThreshold,
 )
 """Classifiers whose `score` is above 0 exactly where a positive decision is the likelier one."""

@@ -24,7 +24,7 @@ from ratecli.datasets.encode import Encoder, NumericBlock, OneHotBlock
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import atomic_write
 from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold, ProbabilityThreshold
+from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold
 from ratecli.models.linear import LinearRegressor, Logistic, Threshold
 from ratecli.models.probabilities import SklearnModel
 from ratecli.rates.parser import parse_conditions
@@ -229,8 +229,6 @@ def _fitted(classifier: Classifier) -> Any:
     from sklearn.model_selection import FixedThresholdClassifier  # noqa: PLC0415
 
     match classifier:
-        case ProbabilityThreshold(chances=SklearnModel() as fitted, threshold=cut):
-            pass
         case CostSensitiveClassifier(chances=SklearnModel() as fitted, costs=costs, cut=cut) if (
             len(costs) == 2 and costs[0] > costs[1]
         ):

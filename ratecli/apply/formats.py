@@ -66,11 +66,7 @@ def _in_words(classifier: Classifier) -> str:
             return f"a vote of {len(members)} models"
         case mc.MixtureClassifier(members=members) if is_regression(classifier):
             return f"the mean of {len(members)} regressions"
-        case (
-            mc.ProbabilityThreshold(chances=model)
-            | mc.CostSensitiveClassifier(chances=model)
-            | mc.ModelRegressor(values=model)
-        ):
+        case mc.CostSensitiveClassifier(chances=model) | mc.ModelRegressor(values=model):
             return _named(model)
         case LinearRegressor():
             return "a regression whose estimates have limits"

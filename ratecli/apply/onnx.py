@@ -232,8 +232,6 @@ class _Graph:
         match classifier:
             case Threshold():
                 return self._line(classifier)
-            case mc.ProbabilityThreshold(chances=model, threshold=cut):
-                gains = np.array([0.0, 1.0])
             case mc.CostSensitiveClassifier(chances=model, costs=costs, cut=cut):
                 gains = -costs
             case mc.GroupThreshold(scorer=scorer):

@@ -6,7 +6,7 @@ Also repeatable random decisions, for which the random number of a row is a hash
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -58,25 +58,14 @@ class CostSensitiveClassifier(Classifier):
 
 
 @dataclass(frozen=True)
-class ProbabilityThreshold(Classifier):
-    """Deterministic: positive if the probability of the second of two classes exceeds `threshold`.
+class ProbabilityThreshold(CostSensitiveClassifier):
+    """Deterministic: positive if the probability of the second of two classes exceeds `cut`.
 
-    The score is that probability minus the threshold; the label estimate is the probability.
+    The score is that probability minus the cut; the label estimate is the probability.
     """
 
-    chances: ProbabilityModel
-    threshold: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.chances.classes != 2:
-            raise ValueError(f"{self.chances.classes} classes instead of 2")
-        if np.isnan(self.threshold):
-            raise ValueError("the threshold is not a number")
-
-    width = width_of("chances")
-
-    def score(self, X: Features) -> Array:
-        return self.estimate(X) - self.threshold
+    costs: Array = field(init=False, default_factory=lambda: np.array([0.0, -1.0]))
+    cut: float = 0.5
 
     def estimate(self, X: Features) -> Array:
         return class_probabilities(self.chances, X)[:, 1]

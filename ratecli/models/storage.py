@@ -161,4 +161,4 @@ def _number_type(hint: Any) -> Any:
 def _field_types(model: Any) -> dict[str, Any]:
     """Return the type of each field of a dataclass."""
     hints = get_type_hints(model)
-    return {field.name: hints[field.name] for field in fields(model)}
+    return {field.name: hints[field.name] for field in fields(model) if field.init}

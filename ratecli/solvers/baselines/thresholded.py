@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import CostSensitiveClassifier, ProbabilityThreshold
+from ratecli.models.composed import CostSensitiveClassifier
 from ratecli.models.linear import Threshold
 from ratecli.models.output_cache import take_rows
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
@@ -79,11 +79,8 @@ def score_rows(options: Thresholded | PostShift, problem: Problem) -> ScoredRows
 
 def shift_threshold(classifier: Classifier, by: float) -> Classifier:
     """Return the classifier with its threshold raised by an amount of score."""
-    match classifier:
-        case Threshold():
-            return replace(classifier, bias=classifier.bias - by)
-        case ProbabilityThreshold():
-            return replace(classifier, threshold=classifier.threshold + by)
+    if isinstance(classifier, Threshold):
+        return replace(classifier, bias=classifier.bias - by)
     assert isinstance(classifier, CostSensitiveClassifier)
     return replace(classifier, cut=classifier.cut + by)
 
