@@ -338,13 +338,13 @@ def make_estimator(
     """
     instance = find_instance(name)
     model = model_class(name)() if instance is None else clone(instance)
-    defaults = type(model)().get_params()
-    model.set_params(**options)
-    given = model.get_params()
+    given = model.set_params(**options).get_params()
     settings = library_settings(type(model), [*given, *options])
+    defaults = type(model)().get_params() if settings else {}
     unset = [key for key in settings if key not in options and given.get(key) == defaults.get(key)]
     model.set_params(**{key: settings[key] for key in unset})
-    if "random_state" in parameter_names(type(model)) and given.get("random_state") is None:
+    names = {*given, *LIBRARY_PARAMETERS.get(library(type(model)), ())}
+    if "random_state" in names and given.get("random_state") is None:
         model.set_params(random_state=int(rng.integers(2**31)))
     return model
 
