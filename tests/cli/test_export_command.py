@@ -121,7 +121,7 @@ def test_a_card_has_the_measured_numbers(cli, rows):
     assert "objective" not in metrics  # it is the error
     assert float(metrics["error"]["new rows"]) == pytest.approx(known["error", "test"], abs=5e-5)
     found = read(cli("predict", MAJORIZE, "people.csv").out)[rows.part == "test"]
-    groups = {row["group"]: row for row in card_table(text, "Groups on new rows")}
+    groups = {row["group"]: row for row in card_table(text, "Groups")}
     masks = {"women": found.sex == "F", "men": found.sex == "M", "low": found.x < 0}
     assert groups.keys() == {"all rows", *masks}
     summary = Path("results/first/summary.md").read_text("utf-8")
@@ -190,7 +190,7 @@ def test_a_page_has_the_same_text_as_markdown(cli, rows):
 
 def test_a_regressor_has_errors_by_group(cli, rows):
     cli("export", trial("unconstrained", "numbers"), "--format", "card", "-o", "c.md")
-    (row,) = card_table(Path("c.md").read_text("utf-8"), "Groups on new rows")
+    (row,) = card_table(Path("c.md").read_text("utf-8"), "Groups")
     found = read(cli("predict", trial("unconstrained", "numbers"), "people.csv").out)
     error = (found.estimate - found.z)[rows.part == "test"]
     half = 1.959964 * error.std() / len(error) ** 0.5
