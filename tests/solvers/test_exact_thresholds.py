@@ -256,7 +256,7 @@ def any_decisions(given: Problem) -> float:
     ).fun
 
 
-@pytest.mark.parametrize(("name", "count"), one_in(3, CASES))
+@pytest.mark.parametrize(("name", "count"), one_in(6, CASES))
 def test_one_threshold_for_all_is_the_best_of_all(name, count):
     """`thresholded` finds no solution exactly if no threshold satisfies the constraints."""
     solver = Thresholded(model={"score": "s"})
