@@ -19,6 +19,7 @@ from ratecli.solvers.design_matrix import add_ones_column
 from ratecli.streaming.stream import RUN_LENGTH, RowBlock, RowStream, SumArrays, add_sums
 
 Floats32 = NDArray[np.float32]
+Uint32Array = NDArray[np.uint32]
 
 LANES_OF_PRODUCT = 16
 """Columns of a product of dense rows: always the same number, so that the numbers of a lane do not
@@ -43,12 +44,26 @@ RARE_SAMPLE_ROWS = 2**12
 """Approximate number of rows in the sample of a rare kind."""
 
 
-def shared_factors(X: sparse.csc_array) -> tuple[sparse.csr_array, ...]:
-    """Return sparse factors whose product is X (m, d), if products with them are cheaper; else ().
+class SharedParts(NamedTuple):
+    """Rows X (m, d) as sums of parts that they share.
 
-    Rows are sums of parts that they share. Adjacent columns form a group while it has few distinct
-    parts, and pairs of groups are joined while that saves additions. The last factor has the
-    smallest parts (U, d); the entries of the others are 1 for the parts that are added.
+    Attributes
+    ----------
+    places
+        (m, G) places of the parts of each row.
+    factors
+        Sparse matrices whose product has the parts as rows (U, d). The last one has the smallest
+        parts; the entries of the others are 1 for those that are added.
+    """
+
+    places: Uint32Array
+    factors: tuple[sparse.csr_array, ...]
+
+
+def shared_parts(X: sparse.csc_array) -> SharedParts | None:
+    """Group adjacent columns while a group has few distinct parts; None if it does not pay.
+
+    Then join pairs of groups while that saves additions.
     """
     X.sum_duplicates()
     m, d = X.shape
@@ -65,7 +80,7 @@ def shared_factors(X: sparse.csc_array) -> tuple[sparse.csr_array, ...]:
                 groups[-1] = (joined, [*groups[-1][1], j])
                 continue
         if len(groups) == most or code.max() >= MAX_DISTINCT_PARTS:
-            return ()
+            return None
         groups.append((code, [j]))
     tables = []
     for code, columns in groups:
@@ -84,7 +99,7 @@ def shared_factors(X: sparse.csc_array) -> tuple[sparse.csr_array, ...]:
         kept = [pair[first] for pair, (first, _) in zip(pairs, unique, strict=True)]
         factors.insert(0, _sums(np.concatenate(kept)))
         codes = [code for _, code in unique]
-    return (_sums(_places(codes)), *factors)
+    return SharedParts(_places(codes).astype(np.uint32), tuple(factors))
 
 
 def _places(codes: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
@@ -111,14 +126,14 @@ class KindRows:
         (Q + 1,) where each kind begins.
     weight
         (m,) weight of each row.
-    factors
-        The `shared_factors` of X with a last column of ones.
+    parts
+        The parts of X with a last column of ones, if it pays to compute these.
     """
 
     X: Features
     starts: NDArray[np.int64]
     weight: Floats32
-    factors: tuple[sparse.csr_array, ...] = ()
+    parts: SharedParts | None = None
 
     def run(self, W: Floats32, sides: Array | None = None) -> tuple[Array, Array | Floats32]:
         """Return the positively decided weight of each kind, and slopes of hinges.
@@ -136,26 +151,23 @@ class KindRows:
         from ratecli.solvers.players.lanes import count_and_slope
 
         X: Any = self.X
-        if self.factors:
-            slopes = reduce(lambda found, factor: factor @ found, reversed(self.factors), W)
+        if self.parts is not None:
+            places, factors = self.parts
+            table = reduce(lambda found, factor: factor @ found, reversed(factors), W)
         else:
-            if (
-                sides is None
-                and sparse.issparse(X)
-                and X.nnz > SPARSE_BELOW * X.shape[0] * X.shape[1]
-            ):
-                X = X.toarray()
-            slopes = multiply(X, W[:-1]) + W[-1]  # scores, which are overwritten
-        lanes, kinds = W.shape[1], len(self.starts) - 1
-        given, yes = (
-            np.zeros((2 * kinds, lanes)) if sides is None else sides,
-            np.zeros((kinds, lanes)),
-        )
-        count_and_slope(self.starts, self.weight, given.astype(np.float32), slopes, yes)
+            if sides is None and sparse.issparse(X):
+                X = X.toarray() if X.nnz > SPARSE_BELOW * X.shape[0] * X.shape[1] else X
+            places = np.arange(X.shape[0], dtype=np.uint32)[:, None]  # of whole rows
+            table = multiply(X, W[:-1]) + W[-1]
+        yes, slopes = np.zeros((len(self.starts) - 1, W.shape[1])), np.zeros_like(table)
+        given = np.zeros((2 * len(yes), W.shape[1])) if sides is None else sides
+        wanted = slopes[:0] if sides is None else slopes
+        given = given.astype(np.float32)
+        count_and_slope(places, table, self.starts, self.weight, given, yes, wanted)
         if sides is None:
             return yes, np.zeros_like(W)
-        if self.factors:
-            return yes, reduce(lambda found, factor: factor.T @ found, self.factors, slopes)
+        if self.parts is not None:
+            return yes, reduce(lambda found, factor: factor.T @ found, factors, slopes)
         bias = multiply(np.ones((1, len(slopes)), np.float32), slopes)
         return yes, np.concatenate([multiply(X.T, slopes), bias])
 
@@ -219,8 +231,8 @@ class LaneRows:
         new = np.concatenate([[True], (np.diff(key) != 0) | (np.diff(kind) != 0)])
         weight = np.add.reduceat(kinds.weight[used], np.flatnonzero(new)).astype(np.float32)
         some = X[kinds.row[used[new]]].astype(np.float32)
-        factors = shared_factors(sparse.csc_array(add_ones_column(some, np.float32)))
-        self.merged = KindRows(some, kind_starts(kind[new], kinds), weight, factors)
+        parts = shared_parts(sparse.csc_array(add_ones_column(some, np.float32)))
+        self.merged = KindRows(some, kind_starts(kind[new], kinds), weight, parts)
         starts, weight = kind_starts(kind, kinds), kinds.weight[used].astype(np.float32)
         self._pool = RowPool(some, np.cumsum(new) - 1, starts, weight)
 
