@@ -147,13 +147,9 @@ class ProxyFilter(Classifier):
 
     width = width_of("proxy")
 
-    def memberships(self, X: Features) -> Array:
-        """Return (n, L) the probability of each value of the proxy."""
-        return self.proxy.memberships(X)
-
     def keep_probability(self, X: Features) -> Array:
         """Return (n,) the probability of keeping each row, in [0, 1]."""
-        return np.clip(self.memberships(X) @ self.keep, 0.0, 1.0)  # rounding errors
+        return np.clip(self.proxy.memberships(X) @ self.keep, 0.0, 1.0)  # rounding errors
 
     def decide(self, X: Features) -> Array:
         return self.keep_probability(X)
@@ -171,7 +167,7 @@ class ProxyFilter(Classifier):
         position but on no other row.
         """
         draws = rng.random((X.shape[0], 2))
-        ends = np.cumsum(self.memberships(X), axis=1)
+        ends = np.cumsum(self.proxy.memberships(X), axis=1)
         ends /= ends[:, -1:]
         values = (draws[:, :1] >= ends).sum(axis=1)
         return values, draws[:, 1] < self.keep[values]

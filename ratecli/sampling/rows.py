@@ -183,7 +183,7 @@ class TrialData:
         X = append_memberships(self.X, slice_memberships(self.sample, classifier.slices))
         if isinstance(classifier, ProxyFilter):
             kept = classifier.decide(X)
-            return Predictions(kept, kept, kept, classifier.memberships(X))
+            return Predictions(kept, kept, kept, classifier.proxy.memberships(X))
         if isinstance(classifier, SoftmaxPolicy):
             return self._predicted_returns(classifier)
         return Predictions(*all_outputs(classifier, X))

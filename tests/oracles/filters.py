@@ -32,7 +32,7 @@ def counted(rows: Rows, found: ProxyFilter) -> tuple[Array, Array, Array]:
     weight = np.ones(len(rows)) if rows.weight is None else rows.weight
     names = sorted(set(rows.group.tolist()))
     table = np.zeros((found.proxy.values, len(names)))
-    for chances, group, w in zip(found.memberships(rows.X), rows.group, weight, strict=True):
+    for chances, group, w in zip(found.proxy.memberships(rows.X), rows.group, weight, strict=True):
         table[:, names.index(group)] += chances * w
     sizes = table.sum(axis=1)
     return table / sizes[:, None], sizes / sizes.sum(), table.sum(axis=0) / table.sum()

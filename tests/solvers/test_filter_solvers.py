@@ -239,7 +239,7 @@ def test_secret_and_balanced_columns_may_differ():
     goals = Rules({"secret": "disclosivity(by=place) <= 0.03"}, "imbalance(by=g)")
     given = problem_of(rows, goals, {"g": rows.group, "place": place})
     found = BalancedTree().solve(given, rng, lambda _: None).variants["expected"]
-    chances = found.memberships(rows.X)
+    chances = found.proxy.memberships(rows.X)
     north = chances[place == "north"].sum(axis=0) / chances.sum(axis=0)
     assert np.abs(north - (place == "north").mean()).max() <= 0.03 + 1e-6
     assert imbalance(kept_shares(rows, found)) < imbalance(counted(rows, found)[2])
@@ -285,7 +285,7 @@ def test_kept_and_dropped_rows_disclose_no_more_than_leaves(seed):
     groups = np.stack([rows.group == name for name in sorted(set(rows.group.tolist()))], axis=1)
     kept = found.decide(rows.X)
     told, weight = np.stack([kept, 1 - kept], axis=1), np.ones(len(rows))
-    of_leaves = disclosivity(found.memberships(rows.X), groups.astype(float), weight)
+    of_leaves = disclosivity(found.proxy.memberships(rows.X), groups.astype(float), weight)
     assert disclosivity(told, groups.astype(float), weight) <= of_leaves + 1e-12
     assert 0.05 < of_leaves <= 0.15 + DISCLOSURE_TOLERANCE
 
@@ -452,7 +452,7 @@ def test_group_never_predicted_is_not_a_value():
     model = guessed(filtering(rows), model={"DecisionTreeClassifier": {"max_depth": 1}})
     found = model["expected"]
     assert found.proxy.values == 2
-    assert set(np.unique(found.memberships(rows.X))) == {0.0, 1.0}
+    assert set(np.unique(found.proxy.memberships(rows.X))) == {0.0, 1.0}
 
 
 @pytest.mark.parametrize("weights", ["naive", "qp"])

@@ -23,6 +23,7 @@ from ratecli.solvers.seldonian.options import Seldonian
 from ratecli.solvers.seldonian.prediction import TestPrediction, predict_safety_test
 from ratecli.solvers.seldonian.score_models import DecisionOutputs, ScoreModel
 from ratecli.solvers.seldonian.selection import (
+    CandidatePoint,
     CandidateSearch,
     CandidateSelection,
     CandidateTracker,
@@ -69,8 +70,16 @@ class ThresholdCandidates:
 
     def ends(self, cut: int, prediction: TestPrediction | None = None) -> Array:
         """Return the bounds (P,) at one threshold, by this or another prediction."""
-        outputs = DecisionOutputs((self.scores > self.thresholds[cut]).astype(float))
-        return (prediction or self.prediction).upper(outputs)
+        return (prediction or self.prediction).upper(self._decisions(cut))
+
+    def _decisions(self, cut: int) -> DecisionOutputs:
+        return DecisionOutputs((self.scores > self.thresholds[cut]).astype(float))
+
+    def point(self, w: Array, cut: int) -> CandidatePoint:
+        """Return the candidate at one threshold on the scores of weights w (D,)."""
+        moved = np.append(w[:-1], -float(self.thresholds[cut]))
+        value, upper = float(self.values[cut]), self.ends(cut)
+        return CandidatePoint(moved, moved, self._decisions(cut), value, upper)
 
     def worst(self, cut: int, prediction: TestPrediction | None = None) -> float:
         """Return the largest bound at one threshold."""
@@ -124,24 +133,6 @@ SOFT_TOLERANCE = 1e-2
 
 
 @dataclass(frozen=True)
-class ThresholdModel:
-    """Weights (D,) with the threshold in the bias, their objective and largest predicted bound."""
-
-    w: Array
-    objective: float
-    worst: float
-
-    @classmethod
-    def of(cls, w: Array, cuts: ThresholdCandidates, k: int) -> ThresholdModel:
-        moved = np.append(w[:-1], -float(cuts.thresholds[k]))
-        return cls(moved, float(cuts.values[k]), cuts.worst(k))
-
-    @property
-    def classifier(self) -> Logistic:
-        return Logistic(self.w[:-1], float(self.w[-1]))
-
-
-@dataclass(frozen=True)
 class HardDecisionSearch:
     """Tries thresholds on the scores of models, with the test's own bounds on decisions."""
 
@@ -158,34 +149,38 @@ class HardDecisionSearch:
         scores = self.selection.design.scores(np.append(w[:-1], 0.0))
         return ThresholdCandidates(scores, self.problem.rates, node, self.prediction)
 
-    def better(self, w: Array, best: ThresholdModel | None) -> ThresholdModel | None:
-        """Return the best model of `best` and all thresholds on the scores of w, or None."""
-        cuts = self.cuts(w)
+    def try_thresholds(self, w: Array) -> None:
+        """Keep the best threshold on the scores of w if it improves on the best one so far."""
+        cuts, best = self.cuts(w), self.track.best
         k = cuts.best(best.objective if best else np.inf)
         if k is not None:
-            best = ThresholdModel.of(w, cuts, k)
-        if best is not None:
-            self.track.record(best.objective, best.worst)
-        return best
+            self.track.update(cuts.point(w, k))
+        if self.track.best is not None:
+            self.track.record(self.track.best.objective, self.track.best.worst)
 
     def nearest(self, path: list[Array]) -> Solution:
         """Return the decisions with the smallest bound found, with the reason why none passes."""
-        models, tried = list[ThresholdModel](), [self.cuts(w) for w in path]
+        tried, points = [self.cuts(w) for w in path], list[CandidatePoint]()
         for w, cuts in zip(path, tried, strict=True):
-            models.append(ThresholdModel.of(w, cuts, min(cuts.promising, key=cuts.worst)))
-            self.track.record(models[-1].objective, models[-1].worst)
-        order = np.argsort([model.worst for model in models])
-        nearest = models[order[0]]
+            points.append(cuts.point(w, min(cuts.promising, key=cuts.worst)))
+            self.track.record(points[-1].objective, points[-1].worst)
+        order = np.argsort([point.worst for point in points])
 
         def passes(times: float) -> bool:
             more = replace(self.prediction, times=times)
             pairs = ((tried[k], cut) for k in order for cut in tried[k].promising)
             return any(cuts.worst(cut, more) <= 0 for cuts, cut in pairs)
 
-        upper = self.prediction.upper(_decisions(self.selection, nearest.w))
-        reason = shortfall_reason(self.prediction, upper, passes)
-        trace, classifiers = tuple(self.track.trace), {"deterministic": nearest.classifier}
-        return Solution(classifiers, "iteration_limit", reason, trace=trace)
+        nearest = points[order[0]]
+        reason = shortfall_reason(self.prediction, nearest.upper, passes)
+        return _solution(self.track, nearest, "iteration_limit", reason)
+
+
+def _solution(
+    track: CandidateTracker, point: CandidatePoint, status: str = "solved", reason: str = ""
+) -> Solution:
+    classifiers = {"deterministic": Logistic(point.w[:-1], float(point.w[-1]))}
+    return Solution(classifiers, status, reason, trace=tuple(track.trace))
 
 
 def solve_seldonian(
@@ -213,20 +208,20 @@ def solve_hard(options: Seldonian, problem: Problem, progress: Progress) -> Solu
     for sharpness in SOFT_SHARPNESS:
         path += _soft_models(selection, sharpness)
         progress(f"{len(path)} soft models")
-    outputs = _decisions(selection, path[0])
+    outputs = DecisionOutputs((selection.design.scores(path[0]) > 0).astype(float))
     prediction = predict_safety_test(problem, safety, outputs, options.inflation)
     search = HardDecisionSearch(problem, selection, prediction)
-    best: ThresholdModel | None = None
+    track = search.track
     for w in path:
-        best = search.better(w, best)
-    if best is None:
+        search.try_thresholds(w)
+    if track.best is None:
         return search.nearest(path)
     for part in 0.5 ** np.arange(1, REFINEMENT_ROUNDS + 1):
-        for end in _path_neighbours(path, best.w):
-            w = (1 - part) * _normalize_scores(best.w) + part * _normalize_scores(end)
-            best = search.better(w, best) or best
-    progress(f"{len(search.track.trace)} models, objective {best.objective:.6g}")
-    return Solution({"deterministic": best.classifier}, trace=tuple(search.track.trace))
+        for end in _path_neighbours(path, track.best.w):
+            own = (1 - part) * _normalize_scores(track.best.w)
+            search.try_thresholds(own + part * _normalize_scores(end))
+    progress(f"{len(track.trace)} models, objective {track.best.objective:.6g}")
+    return _solution(track, track.best)
 
 
 def _soft_models(selection: CandidateSelection, sharpness: float) -> list[Array]:
@@ -246,10 +241,6 @@ def _soft_models(selection: CandidateSelection, sharpness: float) -> list[Array]
             point = track.best or reached
             path.append(point.w)
     return [*path, last.w]
-
-
-def _decisions(selection: CandidateSelection, w: Array) -> DecisionOutputs:
-    return DecisionOutputs((selection.design.scores(w) > 0).astype(float))
 
 
 def _path_neighbours(path: list[Array], w: Array) -> list[Array]:

@@ -26,21 +26,21 @@ from ratecli.solvers.seldonian.score_models import (
     Design,
     Model,
     Objective,
-    SmoothOutputs,
     WhitenedCoordinates,
 )
 
 
 @dataclass(frozen=True)
 class CandidatePoint:
-    """A candidate: coordinates v, weights (D,), outputs, objective, and its predicted test.
+    """A candidate: coordinates v, weights (D,), objective, and its predicted test.
 
-    `upper` (P,) are the upper ends, infinite where there is no bound.
+    `outputs` are `SmoothOutputs`, or given decisions; `upper` (P,) are the upper ends, infinite
+    where there is no bound.
     """
 
     v: Array
     w: Array
-    outputs: SmoothOutputs
+    outputs: Any
     objective: float
     upper: Array
 
