@@ -50,9 +50,10 @@ class BoundedSample:
         The deviation is NaN with fewer than 2 rows, the mean is NaN without rows, and both are NaN
         if a measurement is not finite.
         """
-        finite = bool(np.isfinite(self.values).all())
-        mean = float(self.values.mean()) if finite and self.rows else math.nan
-        deviation = float(self.values.std(ddof=1)) if finite and self.rows > 1 else math.nan
+        mean = float(self.values.mean()) if self.rows else math.nan
+        mean = mean if math.isfinite(mean) else math.nan
+        apart = self.values - mean
+        deviation = math.sqrt(apart @ apart / (self.rows - 1)) if self.rows > 1 else math.nan
         return SampleMoments(self.coefficient, mean, deviation, self.rows, self.range)
 
 

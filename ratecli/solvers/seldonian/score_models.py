@@ -179,7 +179,7 @@ class ScoreOutputs:
                 scores = (1 - 2 * np.nan_to_num(label)) * self.scores
                 return np.where(np.isnan(label), 0.0, np.logaddexp(0.0, scores))
             case str() if of == LINEAR_SQUARE:
-                return np.nan_to_num(self.scores - self.model.label) ** 2
+                return self._linear_residuals**2
         raise KeyError(of)
 
     def slopes(self, of: str, by: Array, rows: Rows = np.s_[:]) -> Array:
@@ -195,7 +195,7 @@ class ScoreOutputs:
             case "squared_error":
                 return 2 * self._residuals * self._estimate_slopes
             case str() if of == LINEAR_SQUARE:
-                return 2 * np.nan_to_num(self.scores - self.model.label)
+                return 2 * self._linear_residuals
         return self._estimate_slopes
 
     @cached_property
@@ -214,6 +214,10 @@ class ScoreOutputs:
     @cached_property
     def _residuals(self) -> Array:
         return np.nan_to_num(self._estimates - self.model.label)
+
+    @cached_property
+    def _linear_residuals(self) -> Array:
+        return np.nan_to_num(self.scores - self.model.label)
 
     @cached_property
     def _decisions(self) -> Array:
