@@ -298,7 +298,7 @@ def errors() -> str:
             [
                 ["0", "all trials ended, and all checks passed"],
                 ["1", "some trials failed"],
-                ["2", "wrong usage or a wrong file, or results cannot be written"],
+                ["2", "wrong usage or a wrong file, or results cannot be written or logged"],
                 ["3", "a check failed or is not possible"],
                 ["4", "data is missing, offline or wrong"],
                 ["70", "internal error"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,13 +40,14 @@ DEFAULT_WIDTH = 100
 class ExperimentEnd:
     """How an experiment ended, as far as it is known.
 
-    `result` has its outcome and its ledger once its report was written, and `error` is its error if
-    it had one.
+    `result` has its outcome and its ledger once its report was written, `tracked` says what was
+    logged elsewhere, and `error` is its error if it had one.
     """
 
     request: RunRequest
     result: tuple[RunOutcome, Ledger] | None = None
     error: FaultError | None = None
+    tracked: str = ""
 
     @property
     def name(self) -> str:
@@ -61,6 +62,7 @@ class ExperimentEnd:
 def run_batch(
     requests: Sequence[RunRequest],
     executor: Executor,
+    track: Callable[[Path], str] | None = None,
     *,
     fresh: bool = False,
     quiet: bool = False,
@@ -68,15 +70,18 @@ def run_batch(
 ) -> int:
     """Run experiments with their results folders locked, write a report on each, and summarize.
 
-    Return the exit code. The error of one experiment does not stop the others. Raises FaultError
-    (E512) before anything is written if a cluster is not available.
+    Return the exit code. The error of one experiment does not stop the others. `track` logs a
+    results folder elsewhere, and returns a line about it. Raises FaultError (E512) before anything
+    is written if a cluster is not available.
     """
     executor.check()
     ends = {each.folder: ExperimentEnd(each) for each in requests}
     code, several = 0, len(ends) > 1
 
     def write(outcome: RunOutcome) -> None:
-        ends[outcome.folder].result = outcome, write_report(outcome.folder)[0]
+        end = ends[outcome.folder]
+        end.result = outcome, write_report(outcome.folder)[0]
+        end.tracked = track(outcome.folder) if track else ""
 
     def fail(request: RunRequest, error: FaultError) -> None:
         ends[request.folder].error = error
@@ -179,6 +184,7 @@ def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger
         reasons=[reason_lines(what, trials) for what, trials in kinds],
         answer=answer_lines(ledger),
         report=outcome.folder / REPORT_FILE,
+        tracked=[end.tracked] if end.tracked else [],
         fit=_fit_command(end, ledger),
     )
 
@@ -208,6 +214,7 @@ def summarize_experiments(ends: Sequence[ExperimentEnd]) -> str:
         experiments=len(ends),
         trials=sum(sum(outcome.counts.values()) for _, outcome in known),
         ran=sum(outcome.ran for _, outcome in known),
+        tracked=[end.tracked for end in ends if end.tracked],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from ratecli.experiment.forecast import RunForecast
     from ratecli.experiment.prepare import PreparedExperiment
     from ratecli.runner.run import RunRequest
+
+
+class Tracker(StrEnum):
+    MLFLOW = "mlflow"
+
 
 UNKNOWN = "unknown"
 HEADS = ("trials", "stored", "to run", "time")
@@ -61,6 +67,10 @@ def run(  # one parameter per option
         bool, Option("--smoke", help="Quick test: one trial of each algorithm and data set.")
     ] = False,
     fresh: Annotated[bool, Option("--fresh", help="Delete stored trials first.")] = False,
+    tracker: Annotated[
+        Tracker | None,
+        Option("--track", help="Then log the trials to the store of MLFLOW_TRACKING_URI."),
+    ] = None,
     quiet: Annotated[
         bool, Option("--quiet", "-q", help="Show only failures and warnings.")
     ] = False,
@@ -74,7 +84,10 @@ def run(  # one parameter per option
     where = parse_executor(executor, jobs)
     from ratecli.cli.batch import run_batch  # noqa: PLC0415
     from ratecli.experiment.prepare import prepare  # noqa: PLC0415
+    from ratecli.report.tracking import check_tracker, track  # noqa: PLC0415
 
+    if tracker:
+        check_tracker()
     limits = {"limits.time": timeout, "limits.memory": memory}
     changes = [*(settings or ()), *(f"{key}={value}" for key, value in limits.items() if value)]
     missing: list[Diagnostic] = []
@@ -85,7 +98,8 @@ def run(  # one parameter per option
     if smoke:
         ready = [replace(each, plan=each.plan.first_of_each()) for each in ready]
     requests = _requests(ready, output)
-    code = run_batch(requests, where, fresh=fresh, quiet=quiet, verbose=verbose)
+    log = track if tracker else None
+    code = run_batch(requests, where, log, fresh=fresh, quiet=quiet, verbose=verbose)
     raise typer.Exit(max(args.EXIT_NO_DATA if missing else 0, code))
 
 
