@@ -159,11 +159,11 @@ class KindRows:
                 X = X.toarray() if X.nnz > SPARSE_BELOW * X.shape[0] * X.shape[1] else X
             places = np.arange(X.shape[0], dtype=np.uint32)[:, None]  # of whole rows
             table = multiply(X, W[:-1]) + W[-1]
-        yes, slopes = np.zeros((len(self.starts) - 1, W.shape[1])), np.zeros_like(table)
+        yes = np.zeros((len(self.starts) - 1, W.shape[1]))
+        slopes = np.zeros_like(table[:0] if sides is None else table)
         given = np.zeros((2 * len(yes), W.shape[1])) if sides is None else sides
-        wanted = slopes[:0] if sides is None else slopes
         given = given.astype(np.float32)
-        count_and_slope(places, table, self.starts, self.weight, given, yes, wanted)
+        count_and_slope(places, table, self.starts, self.weight, given, yes, slopes)
         if sides is None:
             return yes, np.zeros_like(W)
         if self.parts is not None:
