@@ -123,6 +123,8 @@ def test_the_page_is_no_wider_than_the_screen(opened, name, size):
     page = opened(name, viewport=size)
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= size["width"]
+    plots = page.locator(".plot").evaluate_all("all => all.map(e => e.scrollWidth - e.clientWidth)")
+    assert set(plots) <= {0}
     assert page.locator("h1").is_visible()
 
 

@@ -1,9 +1,13 @@
 """Trade-off plots: which lines, panels and labels they have."""
 
 import math
+import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
+from importlib import resources
 
 import matplotlib as mpl
+import matplotlib.style
 import pytest
 from matplotlib.text import Text
 from synthetic_ledger import measured, planned
@@ -90,11 +94,11 @@ def texts(figure, *wanted: str) -> list[int]:
 def test_one_line_for_each_algorithm_and_variant(example):
     found = collect_lines(example, ACROSS, canvas.PlotSelection())
     assert [(line.label, line.algorithm, line.variant) for line in found] == [
-        ("unconstrained", 0, 1),  # hinge
+        ("unconstrained", 0, 0),
         ("majorize (deterministic)", 1, 0),
-        ("majorize (stochastic)", 1, 2),
+        ("majorize (stochastic)", 1, 1),
         ("three_player (deterministic)", 2, 0),
-        ("three_player (stochastic)", 2, 2),
+        ("three_player (stochastic)", 2, 1),
     ]
     # the sweep does not affect the baseline
     assert len(found[0].points) == 1
@@ -249,17 +253,21 @@ def test_lines_of_other_settings_are_shaded_and_of_many_the_first_and_the_last_a
 
 
 def test_no_two_algorithms_look_alike_even_without_markers():
-    """Colour and dashes differ for two rounds of colours and three variants; markers by variant."""
-    markers = {v: {canvas.line_style(a, v)["marker"] for a in range(9)} for v in range(3)}
-    assert (
-        [len(found) for found in markers.values()]
-        == [1] * 3
-        == [len({*m}) for m in markers.values()]
-    )
+    """Colour and dashes differ for two rounds of colours and three variants."""
     styles = [canvas.line_style(a, v) for a in range(2 * len(canvas.COLOURS)) for v in range(3)]
     assert len({(each["color"], str(each["linestyle"])) for each in styles}) == len(styles)
     first, second, later = (canvas.line_style(k)["linestyle"] for k in (0, 1, 8))
     assert later != second == first
+
+
+def test_algorithms_and_variants_differ_without_colour():
+    """Algorithms differ by marker, variants of one by dashes and by how the marker is filled."""
+    markers = [canvas.line_style(a)["marker"] for a in range(len(canvas.MARKERS))]
+    assert len({*markers}) == len(markers)
+    names = ("linestyle", "fillstyle", "markerfacecolor")
+    styles = [[canvas.line_style(1, v).get(name) for name in names] for v in range(4)]
+    assert len({dashes for dashes, *_ in styles}) == 4
+    assert len({tuple(fill) for _, *fill in styles}) == 4
 
 
 BY = PLOT | {"by": "dataset"}
@@ -307,12 +315,13 @@ def test_panels_are_the_values_of_selected_algorithms():
 
 
 def test_a_limit_is_drawn_in_its_panel_or_in_all():
+    many = [LIMIT | {"value": k / 100} for k in range(10, 19)]
     law = {"value": 0.3, "label": "parity: 0.3", "panel": "law"}
     figure = drawn(TWO, BY, plots=[{"levels": [LIMIT, law], "heights": [LIMIT]}])
-    assert texts(figure, "limit", "parity: 0.3") == [4, 1]
+    assert texts(figure, "limit", "\N{LEFTWARDS ARROW} limit", "parity: 0.3") == [2, 2, 1]
     assert texts(drawn(TWO, PLOT, plots=[{"heights": [LIMIT]}]), "limit") == [1]
     assert texts(drawn(TWO, PLOT), "limit") == [0]
-    assert texts(drawn(TWO, PLOT, plots=[{"levels": [LIMIT] * 9}]), "limit") == [0]
+    assert texts(drawn(TWO, PLOT, plots=[{"levels": many}]), "limit") == [0]
 
 
 def test_panels_have_one_legend_and_labels_at_the_edges():
@@ -347,10 +356,50 @@ def test_splits_are_side_by_side():
         assert texts(drawing(split=split).figure, "ratio (train)", "train") == [1, 0]
 
 
+def test_a_plot_with_panels_side_by_side_has_them_below_each_other_on_a_phone():
+    wide, single = draw_plots(ledger_of(TWO, BY, PLOT))
+    sizes = [
+        [float(number) for number in re.search(rb'viewBox="0 0 (\S+) (\S+)"', svg).groups()]
+        for svg in (wide.svg, wide.narrow, single.svg)
+    ]
+    assert sizes[0][0] > 2 * sizes[1][0]
+    assert sizes[1][0] == sizes[2][0] == pytest.approx(canvas.PANEL_SIZES[1][0] * 72)
+    assert sizes[1][1] > 1.5 * sizes[2][1]
+    assert single.narrow == b""
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_long_texts_are_broken(narrow):
+    """Nothing is wider than the figure."""
+    plot = PLOT | {"title": "a title " * 20, "by": "dataset"}
+    trials = points_of(*[({"dataset": d}, 0.4) for d in "uvw"], label="an algorithm " * 12)
+    (request,) = canvas.requested_plots(ledger_of(trials, plot))
+    with matplotlib.style.context(resources.files("ratecli.report") / "page" / "plots.mplstyle"):
+        drawing = draw_tradeoff(ledger_of(trials, plot), replace(request, narrow=narrow))
+        drawing.save("svg")  # which computes the layout
+        box = drawing.figure.get_tightbbox()
+    assert 0 <= box.x0 < box.x1 <= drawing.figure.get_size_inches()[0]
+
+
 def test_values_of_one_constraint_share_a_title():
     lines = [{"value": k, "label": f"parity: {k}"} for k in (0.3, 0.4)]
     figure = drawn(TWO, PLOT, plots=[{"levels": lines}])
     assert texts(figure, "target of parity", "parity: 0.3") == [1, 0]
+
+
+@pytest.mark.parametrize("axis", ["x", "y"])
+def test_a_limit_that_nobody_is_near_is_named_at_the_end_of_the_axis(axis):
+    """The ratio is from .1 to .4, the error from .05 to .2."""
+    name, scale = {"x": ("levels", 1), "y": ("heights", 0.5)}[axis]
+    lines = [{"value": k * scale, "label": f"parity: {k}"} for k in (-0.3, 0.3, 0.5, 0.9)]
+    figure = drawn(TWO, PLOT, plots=[{name: lines}])
+    title = "\N{LEFTWARDS ARROW} -0.3   target of parity   0.9 \N{RIGHTWARDS ARROW}"
+    assert texts(figure, title, "0.3", "0.5", "0.9") == [1, 1, 1, 0]
+    low, high = getattr(figure.axes[0], f"get_{axis}lim")()
+    assert 0 < low < 0.5 * scale < high < 0.6 * scale
+    # a single point has no range that could be hidden
+    figure = drawn(points_of(({"k": 1}, 1.0)), PLOT, plots=[{name: lines[-1:]}])
+    assert texts(figure, "parity: 0.9") == [1]
 
 
 def test_huge_intervals_of_few_seeds_are_cut_and_noted():

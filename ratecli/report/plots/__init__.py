@@ -24,7 +24,5 @@ def draw_plots(ledger: Ledger) -> list[PlotImage]:
     """Draw every plot that the experiment file requests; an empty list of plots gets none."""
     if (ledger.experiment.get("report") or {}).get("plots") == []:
         return []
-    return [
-        draw_image(plot.name, PLOT_KINDS[plot.options.kind], ledger, plot)
-        for plot in requested_plots(ledger)
-    ]
+    plots = requested_plots(ledger)
+    return [draw_image(PLOT_KINDS[plot.options.kind], ledger, plot) for plot in plots]

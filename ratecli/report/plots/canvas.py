@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,23 +29,30 @@ from ratecli.report.sheet import format_point
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """The palette of Okabe and Ito, which is suitable for colour-blind readers."""
 MARKERS = "os^DvPX*"
+"""The markers of algorithms, which distinguish them in print, too."""
 STYLES = ("-", "--", ":", "-.", (0, (7, 2)), (0, (4, 1, 1, 1, 1, 1)))
+"""The line styles of variants."""
 STYLE_SHIFT = 3
 """When colours repeat for further algorithms, their line styles are shifted by this many."""
 SHADES = 0.28, 0.8
 """The darkest and the lightest shade of a colour, from 0 (black) to 1 (white)."""
-FILLS = ("full", "none", "left", "bottom", "right", "top")
+FILLS = ("full", "white", "left", "bottom", "right", "top")
+"""The fill styles of variants' markers."""
 GREY = "#6b6b6b"
 DOTTED: dict[str, Any] = {"color": GREY, "linestyle": (0, (1, 2)), "zorder": 1}
 """The style of lines at limits."""
 MAX_LEVELS = 8
 """More limits on an axis are not drawn."""
+REACH = 0.5
+"""An axis is extended to limits by at most this share of its length."""
 MAX_LEVEL_LETTERS = 24
 """Labels of limits with more letters in total are slanted."""
 MIN_LEVEL_GAP = 0.07
 """Labels of limits closer together than this share of the axis are slanted, too."""
-PANEL_SIZES = {1: (4.9, 3.4), 2: (4.3, 3.0), 3: (3.1, 2.5)}
-"""Panel size in inches by number of columns."""
+PANEL_SIZES = {1: (4.2, 3.1), 2: (4.3, 3.0), 3: (3.1, 2.5)}
+"""Panel size in inches by number of columns; one panel fits on a phone."""
+LETTER = 0.075
+"""Width of a letter of a label in inches, a little more than the average."""
 LEGEND_LINE = 0.2
 """Height of a legend line in inches."""
 NO_NUMBERS = "no trial has these values"
@@ -54,11 +62,15 @@ PlotT = TypeVar("PlotT", bound=BasePlot)
 
 @dataclass(frozen=True)
 class PlotRequest(Generic[PlotT]):
-    """A plot of the experiment file: its options, file name and position in the list of plots."""
+    """A plot of the experiment file: its options, file name and position in the list of plots.
+
+    In a `narrow` one, for phones, panels are below each other.
+    """
 
     options: PlotT
     name: str
     position: int = 0
+    narrow: bool = False
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -145,7 +157,9 @@ def panel_selections(ledger: Ledger, options: BasePlot) -> list[PlotSelection]:
 class PlotImage:
     """A drawn plot; `name` is the file name without suffix.
 
-    `what` explains the plot to readers who are new to this kind; `width` is in CSS pixels.
+    `what` explains the plot to readers who are new to this kind; `width` is in CSS pixels. A plot
+    with panels side by side also has a `narrow` drawing with the panels below each other, for
+    phones.
     """
 
     name: str
@@ -154,6 +168,7 @@ class PlotImage:
     png: bytes
     what: str = ""
     width: int = 0
+    narrow: bytes = b""
 
 
 class Canvas:
@@ -164,17 +179,26 @@ class Canvas:
     """
 
     def __init__(
-        self, caption: str, what: str = "", title: str | None = None, panels: int = 1, most: int = 3
+        self,
+        caption: str,
+        what: str = "",
+        title: str | None = None,
+        panels: int = 1,
+        most: int = 3,
+        *,
+        narrow: bool = False,
     ) -> None:
-        """Create a figure for a number of panels, at most `most` of them in a row."""
+        """Create a figure for a number of panels, at most `most` in a row, or 1 if it is narrow."""
         self.caption, self.what = title or caption, what
         self.panels = panels
+        most = 1 if narrow else most
         self.columns = 2 if (panels, most) == (4, 3) else max(1, min(panels, most))
         self.rows = max(1, -(-panels // self.columns))
         width, height = PANEL_SIZES[self.columns]
         size = max(width * self.columns, PANEL_SIZES[1][0]), height * self.rows
         self.figure = Figure(figsize=size, layout="constrained")
         if title:
+            title = textwrap.fill(title, int(size[0] / LETTER / 1.1))
             self.figure.suptitle(title, x=0.01, ha="left")
 
     def panel(self, title: str = "", x: str = "", y: str = "", **share: Axes | None) -> Axes:
@@ -185,6 +209,9 @@ class Canvas:
             axes.locator_params(axis="x", nbins=9 - self.columns)
         lowest = number + self.columns >= self.panels
         leftmost = number % self.columns == 0
+        width, height = self.figure.get_size_inches() / LETTER
+        labels = ((title, width / self.columns), (x, width / self.columns), (y, height / self.rows))
+        title, x, y = (textwrap.fill(text, max(1, int(letters))) for text, letters in labels)
         axes.set(title=title, xlabel=x * lowest, ylabel=y * leftmost)
         return axes
 
@@ -194,36 +221,48 @@ class Canvas:
         width, height = self.figure.get_size_inches()
         longest = max(map(len, distinct), default=1)
         columns = max(1, min(len(distinct), int(width / (0.6 + 0.064 * longest))))
-        title = "\n".join(notes)
-        lines = -(-len(distinct) // columns) + len(title.splitlines())
+        letters = int((width - 0.6) / (LETTER * 0.85))
+        title = "\n".join(textwrap.fill(text, letters) for text in notes)
+        labels = [textwrap.fill(label, letters) for label in distinct]
+        further = sum(label.count("\n") for label in labels)
+        lines = -(-len(distinct) // columns) + further + len(title.splitlines())
         self.figure.set_size_inches(width, height + LEGEND_LINE * (lines + 0.5))
         self.figure.legend(
-            handles=list(distinct.values()),
+            list(distinct.values()),
+            labels,
             title=title,
             loc="outside lower left",
             ncols=columns,
             alignment="left",
         )
 
-    def image(self, name: str) -> PlotImage:
-        """Return the images, without dates and versions: they are reproducible byte by byte."""
-        svg, png = io.BytesIO(), io.BytesIO()
-        nothing = dict.fromkeys(["Date", "Creator", "Format", "Type"])
+    def save(self, form: Literal["svg", "png"]) -> bytes:
+        """Return an image without dates and versions: it is reproducible byte by byte.
+
+        The first one computes the layout of all.
+        """
+        file = io.BytesIO()
+        keys = ("Date", "Creator", "Format", "Type") if form == "svg" else ("Software",)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph")  # of names in other scripts
-            self.figure.savefig(svg, format="svg", metadata=nothing)
-            self.figure.set_layout_engine(None)  # keep the layout that was computed
-            self.figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-        drawing = terminal_safe(svg.getvalue().decode()).encode()
-        width = round(96 * self.figure.get_size_inches()[0])
-        return PlotImage(name, self.caption, drawing, png.getvalue(), self.what, width)
+            self.figure.savefig(file, format=form, dpi=150, metadata=dict.fromkeys(keys))
+        self.figure.set_layout_engine(None)
+        found = file.getvalue()
+        return terminal_safe(found.decode()).encode() if form == "svg" else found
 
 
-def draw_image(name: str, draw: Callable[..., Canvas], *arguments: Any) -> PlotImage:
-    """Call a function that draws, and return its images; user settings have no effect on them."""
+def draw_image(
+    draw: Callable[[Ledger, PlotRequest[Any]], Canvas], ledger: Ledger, plot: PlotRequest[Any]
+) -> PlotImage:
+    """Draw a plot and return its images; user settings have no effect on them."""
     style = resources.files("ratecli.report").joinpath("page", "plots.mplstyle")
     with resources.as_file(style) as path, matplotlib.style.context(["default", path], True):
-        return draw(*arguments).image(name)
+        canvas, narrow = draw(ledger, plot), b""
+        svg, png = canvas.save("svg"), canvas.save("png")
+        if canvas.columns > 1:
+            narrow = draw(ledger, replace(plot, narrow=True)).save("svg")
+    width = round(96 * canvas.figure.get_size_inches()[0])
+    return PlotImage(plot.name, canvas.caption, svg, png, canvas.what, width, narrow)
 
 
 def spans_decades(values: Iterable[float]) -> bool:
@@ -250,49 +289,66 @@ def draw_levels(axes: Axes, levels: Sequence[tuple[float, str]], axis: Literal["
     """Draw dotted lines at values and label them, unless there are too many.
 
     If labels are values of one constraint, such as `parity: 0.8`, they share a title. Limits that
-    are further from the data than its range are left out, unless all are.
+    are too far from the data are named beside the title, with an arrow in their direction.
     """
     low, high = axes.get_xlim() if axis == "x" else axes.get_ylim()
-    near = [each for each in levels if 2 * low - high <= each[0] <= 2 * high - low]
-    levels = near or sorted(levels, key=lambda each: max(low - each[0], each[0] - high))[:1]
+    data = np.ptp(axes.dataLim.intervalx if axis == "x" else axes.dataLim.intervaly)
+    reach = REACH * (high - low) if 0 < data < math.inf else math.inf  # one point has no range
+    levels = sorted(dict.fromkeys(levels))
     if not 0 < len(levels) <= MAX_LEVELS:
         return
-    values, labels = zip(*levels, strict=True)
-    names, title = {label.rpartition(": ")[0] for label in labels}, ""
+    names, title = {label.rpartition(": ")[0] for _, label in levels}, ""
     if len(levels) > 1 and len(names) == 1 and (name := names.pop()):
-        title, labels = f"target of {name}", tuple(text.rpartition(": ")[2] for text in labels)
+        title = f"target of {name}"
+        levels = [(value, label.rpartition(": ")[2]) for value, label in levels]
+    below = ", ".join(label for value, label in levels if value < low - reach)
+    above = ", ".join(label for value, label in levels if value > high + reach)
+    levels = [each for each in levels if low - reach <= each[0] <= high + reach]
+    values, labels = [value for value, _ in levels], [label for _, label in levels]
     draw = axes.axvline if axis == "x" else axes.axhline
     for value in values:
         draw(value, linewidth=0.8, **DOTTED)
+    ends = min([low, *values]), max([high, *values])
+    if ends != (low, high):
+        margin = 0.04 * np.ptp(ends)
+        axes.set(**{f"{axis}lim": (ends[0] - margin, ends[1] + margin)})
     second = axes.secondary_xaxis("top") if axis == "x" else axes.secondary_yaxis("right")
     second.spines[:].set_visible(False)
     second.set(**{f"{axis}ticks": values, f"{axis}ticklabels": labels})
-    gaps = np.diff(np.unique(values))
+    gaps = np.diff(values)
     close = min(gaps, default=math.inf) < MIN_LEVEL_GAP * np.ptp([low, high, *values])
     if axis == "x" and (close or sum(map(len, labels)) > MAX_LEVEL_LETTERS):
         for text in second.get_xticklabels():
             text.set(rotation=45, ha="left")
     second.tick_params(length=0, pad=1, labelsize=7, labelcolor=GREY)
-    (second.xaxis if axis == "x" else second.yaxis).set_label_text(title, fontsize=8, color=GREY)
+    parts = (
+        f"\N{LEFTWARDS ARROW} {below}" * bool(below),
+        title,
+        f"{above} \N{RIGHTWARDS ARROW}" * bool(above),
+    )
+    label = second.xaxis if axis == "x" else second.yaxis
+    label.set_label_text("   ".join(filter(None, parts)), fontsize=8, color=GREY)
 
 
 def line_style(algorithm: int, variant: int = 0, shade: float | None = None) -> dict[str, Any]:
     """Return the style of a line.
 
-    The algorithm's position in the file determines the colour, the variant marker and line style.
-    Markers are hollow where colours repeat. If there are several lines, `shade` is from 0 (dark)
-    to 1 (light).
+    The algorithm's position in the file determines the colour and the marker, the variant the line
+    style and how the marker is filled. If there are several lines, `shade` is from 0 (dark) to 1
+    (light).
     """
     repetition, colour = divmod(algorithm, len(COLOURS))
+    fill = FILLS[variant % len(FILLS)]
     return {
         "color": COLOURS[colour] if shade is None else _shaded(COLOURS[colour], shade),
-        "fillstyle": FILLS[repetition % len(FILLS)],
+        "fillstyle": "full" if fill == "white" else fill,
         "linestyle": STYLES[(variant + STYLE_SHIFT * repetition) % len(STYLES)],
         "linewidth": 1.3,
-        "marker": MARKERS[variant % len(MARKERS)],
+        "marker": MARKERS[algorithm % len(MARKERS)],
         "markerfacecoloralt": "white",
-        "markersize": 5,
-        **({} if repetition else {"markeredgecolor": "white", "markeredgewidth": 0.5}),
+        "markersize": 5.5,
+        **({"markeredgecolor": "white", "markeredgewidth": 0.5} if fill == "full" else {}),
+        **({"markerfacecolor": "white"} if fill == "white" else {}),
     }
 
 

@@ -110,7 +110,8 @@ def draw_convergence(ledger: Ledger, plot: cv.PlotRequest[ConvergencePlot]) -> c
     names = list(LABELS) if ledger.constraints else ["objective"]
     what = note("convergence", x=x)
     caption = f"Objective and worst violation by {x} (train)"
-    canvas = cv.Canvas(caption, what, plot.options.title, len(panels) * len(names), len(names))
+    count, most = len(panels) * len(names), len(names)
+    canvas = cv.Canvas(caption, what, plot.options.title, count, most, narrow=plot.narrow)
     x_log, objective_log = logarithmic_axes(curves)
     for selection, panel in zip(selections, panels, strict=True):
         for name in names:
@@ -134,8 +135,7 @@ def draw_convergence(ledger: Ledger, plot: cv.PlotRequest[ConvergencePlot]) -> c
 
 
 def _draw_curve(axes: Axes, curve: ConvergenceCurve, name: str, *, logarithmic: bool) -> None:
-    """Draw the objective or the violation as a line with its band, and mark its end."""
+    """Draw the objective or the violation as a line with its band, and a few markers."""
     band, style = curve_band(getattr(curve, name), logarithmic=logarithmic), curve.style
     axes.fill_between(band.index, band["low"], band["high"], **cv.band_style(style["color"]))
-    last = np.flatnonzero(np.isfinite(band["mean"]))[-1:].tolist()
-    axes.plot(band.index, band["mean"], markevery=last, **style)
+    axes.plot(band.index, band["mean"], markevery=(0.02 * (curve.algorithm % 5), 0.2), **style)

@@ -133,7 +133,8 @@ def draw_group_shares(ledger: Ledger, plot: cv.PlotRequest[GroupSharesPlot]) -> 
     groups = plot.options.column or "groups"
     caption = f"Shares of {groups} before and after ({' and '.join(plot.splits)})"
     what = note("group_shares")
-    canvas = cv.Canvas(caption, what, plot.options.title, len(tables), len(plot.splits))
+    count, most = len(tables), len(plot.splits)
+    canvas = cv.Canvas(caption, what, plot.options.title, count, most, narrow=plot.narrow)
     most = max((len(table) for _, table in tables if table is not None), default=9)
     width, _ = canvas.figure.get_size_inches()
     canvas.figure.set_size_inches(width, canvas.rows * (SHARES_MARGIN + GROUP_HEIGHT * most))
@@ -219,8 +220,11 @@ def draw_posteriors(ledger: Ledger, plot: cv.PlotRequest[PosteriorsPlot]) -> cv.
         plot.options.title,
         len(tables),
         max(1, min(3, int(MAX_WIDTH / width))),
+        narrow=plot.narrow,
     )
-    canvas.figure.set_size_inches(max(canvas.columns * width, 5.4), canvas.rows * height)
+    canvas.figure.set_size_inches(
+        max(canvas.columns * width, cv.PANEL_SIZES[1][0]), canvas.rows * height
+    )
     for axes, table in _panels(canvas, tables):
         _draw_cells(axes, table)
         axes.set(xlim=(0, most_columns), ylim=(most_rows, 0))

@@ -6,7 +6,6 @@ and failure rate along a swept number.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
@@ -106,16 +105,13 @@ class PlotAxes:
         return LinePoint(x, group.estimate(self.split, self.y), group.point)
 
 
-LABEL_WIDTH = 62
-
-
 def axis_labels(ledger: Ledger, axes: PlotAxes, split: str) -> tuple[str, str]:
     """Return the labels of x and y: name, rule and split."""
     x, y = (_axis_label(ledger, name, split) for name in (axes.x, axes.y))
     if axes.swept:
         rules = [k for k, v in ledger.constraints.items() if axes.x in goal_names(constraints=[v])]
         x = f"{axes.x}, in the target of {', '.join(rules)}" if rules else axes.x
-    return textwrap.fill(x, LABEL_WIDTH), textwrap.fill(y, LABEL_WIDTH - 20)
+    return x, y
 
 
 def _axis_label(ledger: Ledger, name: str, split: str) -> str:
@@ -171,7 +167,7 @@ def collect_lines(
     """
     ledger = ledger.for_metrics([axes.y] if axes.swept else [axes.x, axes.y])
     algorithms = gr.group_by(gr.seed_groups(ledger), lambda group: group.label)
-    everything = sorted({group.variant for group in gr.seed_groups(ledger)} - {""}) or [""]
+    several = sorted({group.variant for group in gr.seed_groups(ledger) if not group.sole})
     found: list[SweepLine] = []
     for position, (label, groups) in enumerate(algorithms.items()):
         variants = sorted({group.variant for group in groups} - {""}) or [""]
@@ -184,7 +180,7 @@ def collect_lines(
                 flat = no_x or label in selection.lines
                 if flat and axes.swept:
                     points = [replace(point, x=gr.NO_ESTIMATE) for point in points]
-                place = everything.index(variant) if variant else 0
+                place = several.index(variant) if len(variants) > 1 else 0
                 line = SweepLine(owner, position, place, flat=flat)
                 found += _lines_of(line, points, axes, ledger.sweep, simplify=simplify)
     return found
@@ -270,16 +266,11 @@ def _draw_flat(
     axes.axhline(point.y.mean or 0.0, **limits, **{**style, **marker, "zorder": 1.8})
 
 
-def cut_axis(
-    axes: Axes,
-    axis: Literal["x", "y"],
-    estimates: Iterable[gr.IntervalEstimate],
-    limits: Sequence[float] = (),
-) -> int:
+def cut_axis(axes: Axes, axis: Literal["x", "y"], estimates: Iterable[gr.IntervalEstimate]) -> int:
     """Cut huge intervals of few seeds off an axis, and return their number.
 
     They would hide differences of means: they are wider than the range of all means and than
-    `WIDE` typical standard errors. The axis shows means, other intervals and the `limits`.
+    `WIDE` typical standard errors. The axis shows means and other intervals.
     """
     known = [each for each in estimates if each.finite]
     means = np.array([each.mean for each in known], dtype=float)
@@ -288,7 +279,7 @@ def cut_axis(
     if not halves.any():
         return 0
     huge = halves > max(np.ptp(means), WIDE * np.median(errors[halves > 0]))
-    ends = np.concatenate([means, (means - halves)[~huge], (means + halves)[~huge], limits])
+    ends = np.concatenate([means, (means - halves)[~huge], (means + halves)[~huge]])
     if huge.any() and np.ptp(ends):
         margin = EDGE * np.ptp(ends)
         axes.set(**{f"{axis}lim": (ends.min() - margin, ends.max() + margin)})
@@ -296,13 +287,11 @@ def cut_axis(
     return 0
 
 
-def cut_intervals(
-    axes: Axes, lines: Iterable[SweepLine], limits: Sequence[Sequence[float]] = ((), ())
-) -> int:
-    """Cut huge intervals off both axes, which have these `limits`; return their number."""
+def cut_intervals(axes: Axes, lines: Iterable[SweepLine]) -> int:
+    """Cut huge intervals off both axes; return their number."""
     points = [point for line in lines for point in line.points if point.y.finite]
-    cut = cut_axis(axes, "x", [point.x for point in points], limits[0])
-    return cut + cut_axis(axes, "y", [point.y for point in points], limits[1])
+    cut = cut_axis(axes, "x", [point.x for point in points])
+    return cut + cut_axis(axes, "y", [point.y for point in points])
 
 
 def describe_cut(number: int) -> list[str]:
@@ -345,7 +334,8 @@ def draw_tradeoff(ledger: Ledger, plot: cv.PlotRequest[TradeoffPlot]) -> cv.Canv
     what = note("tradeoff", x=x, y=y, rows=rows)
     most = len(splits) if several else 3
     panels = len(selections) * len(splits)
-    canvas = cv.Canvas(f"{y} against {x} ({rows})", what, plot.options.title, panels, most)
+    caption, title = f"{y} against {x} ({rows})", plot.options.title
+    canvas = cv.Canvas(caption, what, title, panels, most, narrow=plot.narrow)
     found: list[SweepLine] = []
     handles: list[Line2D] = []
     cut = 0
@@ -359,13 +349,13 @@ def draw_tradeoff(ledger: Ledger, plot: cv.PlotRequest[TradeoffPlot]) -> cv.Canv
             first = axes if several else None
             lines = collect_lines(ledger, names, selection)
             draw_lines(axes, lines, swept=names.swept)
-            limits = _draw_limits(axes, ledger, plot, selection)
             if names.swept:
                 trials = [trial for trial in ledger.plan if selection.includes_trial(trial)]
                 cv.cover_sweep(
                     axes, [float(t.point[names.x]) for t in trials if names.x in t.point]
                 )
-            cut += cut_intervals(axes, lines, limits)
+            cut += cut_intervals(axes, lines)
+            _draw_limits(axes, ledger, plot, selection)
             found += lines
             handles += legend_handles(lines)
             if lines:
@@ -381,16 +371,12 @@ def draw_tradeoff(ledger: Ledger, plot: cv.PlotRequest[TradeoffPlot]) -> cv.Canv
 
 def _draw_limits(
     axes: Axes, ledger: Ledger, plot: cv.PlotRequest[TradeoffPlot], selection: cv.PlotSelection
-) -> list[list[float]]:
-    """Draw the limits that constraints set on the axes of a panel, as stored by the run.
-
-    Return those on x and on y.
-    """
+) -> None:
+    """Draw the limits that constraints set on the axes of a panel, as stored by the run."""
     stored: Sequence[Mapping[str, Any]] = ledger.meta.get("plots") or ()
     levels = stored[plot.position] if plot.position < len(stored) else {}
     if not ledger.report_entries("plots"):
         levels = {"levels": [{"value": 0.0, "label": "limit"}]}
-    drawn = []
     for axis, name in SIDES:
         own = [
             (float(each["value"]), str(each["label"]))
@@ -398,8 +384,6 @@ def _draw_limits(
             if not selection.at or each.get("panel") in {None, selection.at[1]}
         ]
         cv.draw_levels(axes, own, axis)
-        drawn.append([value for value, _ in own])
-    return drawn
 
 
 def _draw_references(
@@ -464,7 +448,8 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> cv.Canvas:
     what = note("guarantee", x=x, y=y, truth=truth, rule=plot.options.constraint or "a constraint")
     caption = f"{y}, solution rate and failure rate by {x} (measured on {truth} rows)"
     selections, columns = cv.panel_selections(ledger, plot.options), guarantee_axes(plot)
-    canvas = cv.Canvas(caption, what, plot.options.title, 3 * len(selections))
+    panels = 3 * len(selections)
+    canvas = cv.Canvas(caption, what, plot.options.title, panels, narrow=plot.narrow)
     swept = [float(trial.point[x]) for trial in ledger.plan if x in trial.point]
     cut = 0
     found: tuple[list[SweepLine], list[SweepLine], list[SweepLine]] = [], [], []
@@ -483,10 +468,10 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> cv.Canvas:
                 axes.set_ylim(-0.04, 1.04)
             if every is found[2]:
                 allowed = allowed_failure_rates(ledger, plot, selection)
-                cv.draw_levels(axes, [(value, f"delta {value:g}") for value in allowed], "y")
                 highs = [point.y.high or 0.0 for line in lines for point in line.points]
-                top = min(1.04, 1.08 * max([MIN_TOP, *highs, *allowed]))
+                top = min(1.04, 1.08 * max([MIN_TOP, *highs]))
                 axes.set_ylim(-0.04 * top, top)
+                cv.draw_levels(axes, [(value, f"delta {value:g}") for value in allowed], "y")
             every.extend(lines)
             cut += cut_intervals(axes, lines) if every is found[0] else 0
     if found[0]:
