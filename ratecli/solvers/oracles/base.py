@@ -196,7 +196,8 @@ def blend(one: Classifier, other: Classifier, share: float) -> Classifier | None
         case Threshold(), Threshold():
             return Threshold(_between(one.weights, other.weights, share))
         case CostSensitiveClassifier(), CostSensitiveClassifier() if one.chances is other.chances:
-            return replace(one, costs=_between(one.costs, other.costs, share), cut=0.0)
+            costs = _between(one.costs, other.costs, share)
+            return CostSensitiveClassifier(one.chances, costs)
         case GroupThreshold(), GroupThreshold() if one.thresholds.shape == other.thresholds.shape:
             moved = share * (other.thresholds - one.thresholds)
             return replace(one, thresholds=one.thresholds + moved)
