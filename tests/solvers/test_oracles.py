@@ -6,14 +6,22 @@ import numpy as np
 import pytest
 from oracles.goals import BOTH, KL, Rows, Rules, problem, run, smooth_rows
 from scipy import sparse
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils import all_estimators
 
 from ratecli.errors import FaultError
 from ratecli.experiment.entries import make_solver
 from ratecli.models.base import Classifier
-from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold, ModelRegressor
+from ratecli.models.composed import (
+    ARGMAX_COSTS,
+    CostSensitiveClassifier,
+    GroupThreshold,
+    ModelRegressor,
+    ProbabilityThreshold,
+)
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
+from ratecli.models.probabilities import SklearnModel
 from ratecli.models.storage import dumps, loads
 from ratecli.models.trees import TreeEnsemble
 from ratecli.rates.matrix import RowKinds
@@ -22,7 +30,7 @@ from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.master import best_in_hull
 from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.oracles import choice, linear_search, model_names, plugin
-from ratecli.solvers.oracles.base import FitRows, OracleRows
+from ratecli.solvers.oracles.base import FitRows, OracleRows, blend
 from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator, model_class
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
@@ -459,3 +467,12 @@ def test_rows_of_one_label_need_no_fit():
     assert found.status == "solved"
     rates = given.rates.rates(given.decisions(found.variants["stochastic"]))
     assert rates[given.rates.index()[ERROR_RATE]] == pytest.approx(0.25)
+
+
+def test_between_two_thresholds_on_one_probability_lie_costs():
+    X, y = np.arange(8.0)[:, None], np.arange(8) % 2
+    chances = SklearnModel(LogisticRegression().fit(X, y))
+    one, other = ProbabilityThreshold(chances, 0.3), CostSensitiveClassifier(chances, ARGMAX_COSTS)
+    between = blend(one, other, 0.5)
+    assert isinstance(between, CostSensitiveClassifier)
+    np.testing.assert_allclose(between.costs, (one.costs + other.costs / np.sqrt(2)) / 2)
