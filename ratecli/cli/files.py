@@ -103,6 +103,12 @@ TargetOption: TypeAlias = Annotated[
 ScoreOption: TypeAlias = Annotated[
     args.Text, args.column_option("The score of an existing model, to set thresholds on it.")
 ]
+ModelOption: TypeAlias = Annotated[
+    args.Text, Option(metavar="NAME", help="The model to train, such as lightgbm. Default: linear.")
+]
+OrderOption: TypeAlias = Annotated[
+    args.Text, args.column_option("Dates or numbers: test on the largest, train on the others.")
+]
 DeployedOption: TypeAlias = Annotated[
     args.Text, args.column_option("The decisions of the model in use, for the goal churn.")
 ]
@@ -126,10 +132,12 @@ def init(
     target: TargetOption = None,
     group: Annotated[list[str] | None, args.column_option(GROUP_HELP)] = None,
     goal: Annotated[list[str] | None, Option(metavar="'NAME LIMIT'", help=GOAL_HELP)] = None,
+    model: ModelOption = None,
     score: ScoreOption = None,
     deployed: DeployedOption = None,
     deployed_positive: DeployedPositiveOption = None,
     positive: PositiveOption = None,
+    order: OrderOption = None,
     separator: args.SeparatorOption = None,
     decimal: args.DecimalOption = None,
     thousands: args.ThousandsOption = None,
@@ -153,10 +161,12 @@ def init(
         target=target or "",
         group=tuple(dict.fromkeys(group or ())),
         goal=tuple(goal or ()),
+        model=model or "",
         score=score or "",
         deployed=deployed or "",
         deployed_positive=deployed_positive,
         positive=positive,
+        order=order or "",
         separator=separator,
         decimal=decimal,
         thousands=thousands,

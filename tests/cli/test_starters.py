@@ -66,6 +66,10 @@ def test_an_existing_file_is_replaced_only_with_force(folder, cli):
             ["--data", "t.csv", "--target", "age", "--group", "sex", "--score", "score"],
             "--score is",
         ),
+        (
+            ["--data", "t.csv", "--label", "y", "--score", "s", "--model", "svm"],
+            "--model and --score",
+        ),
         (["--data", "t.csv", "--template", "players", "--label", "y", "--group", "g"], "own-data"),
     ],
 )
@@ -271,7 +275,7 @@ def test_a_goal_for_each_of_many_groups(cli):
         (with_cell("approved", ""), [], ("E406", "is empty")),
         (with_cell("sex", "F"), ["--positive", "yes"], ("E411", "only one value")),
         (None, ["--positive", "yes", "--group", "id"], ("E411", "400 values")),
-        (None, ["--group", "approved"], ("E411", "both the label and the group")),
+        (None, ["--group", "approved"], ("E411", "'approved' is the label")),
         (None, ["--positive", "yes", "--group", "Sex"], ("E205", "did you mean 'sex'?")),
         (None, ["--positive", "yes", "--goal", "equalised-odds"], ("E104", "'equalized-odds'?")),
         (None, ["--positive", "yes", *GOAL, "recall", *GOAL, "recall 1%"], ("E104", "given twice")),
@@ -410,7 +414,7 @@ def number(row):
         (lambda row: [*row[:2], row[-1].upper(), *row[3:]], 'check    "job title" alone predicts'),
         (
             lambda row: [f"2024-{number(row) // 28 % 12 + 1}-{number(row) % 28 + 1}", *row[1:]],
-            'left out "id": dates: to train with them, add numbers such as a year or an age\n',
+            'left out "id": dates: to train on them, add a year or an age\n',
         ),
         (lambda row: [*row[:-1], int(row[-1] == "yes")], '"1" is positive, "0" is negative'),
         (lambda row: [*row[:-1], row[-1].replace("no", "none")], '"none" is negative'),
@@ -433,16 +437,78 @@ def test_a_column_of_parts_is_the_split(folder, table, cli):
     assert SAME_TEST_SET in answer.out
 
 
+OTHER = "x,when,year,delay,num,y,code\n" + "".join(
+    f"{k % 13},2020-0{k % 9 + 1}-{k % 28 + 1:02d}T00:00:00+0{k % 3}:00,{1970 + k % 30},{(k % 40 - 20) / 10},"
+    f"{k % 17},{k * 7 % 11 % 2},1.{k}.1\n"
+    for k in range(400)
+)
+CLASSIFIERS = ("unconstrained", "mixture", "post_shift")
+
+
 def test_the_split_by_dates_that_is_suggested(folder, table, cli):
     table(lambda row: [f"2024-{int(row[0][1:]) % 12 + 1:02}-28", *row[1:]])
-    said = cli(*own("--positive", "yes")).out
-    suggested = 'split: {order: "id", test: 1/3}'
-    assert f"`{suggested}` tests on the newest" in said
-    path = folder / "exp.yaml"
-    text = path.read_text().replace("split: {train: 2/3, test: 1/3}", suggested)
-    ending = "constraints: {}\nalgorithms: [unconstrained]\nseeds: 2\n"
-    path.write_text(text[: text.index("groups:")] + "objective: error\n" + ending)
-    assert SAME_TEST_SET in cli("run", "exp.yaml", "-j", 1).out
+    assert "`init --order id` tests on the newest" in cli(*own("--positive", "yes")).out
+    said = cli(*own("--positive", "yes", "--order", "id", "--force")).out
+    assert 'split    the third of rows with the largest "id" is for testing' in said
+    entry = load_experiment(folder / "exp.yaml")[0].datasets["table"]
+    assert (entry.split.order, entry.split.test, entry.drop) == ("id", "1/3", ("sex",))
+    settings = ("--set", "seeds=2", "--set", "algorithms=[unconstrained]")
+    assert SAME_TEST_SET in cli("run", "exp.yaml", "-j", 1, *settings).out
+
+
+@pytest.mark.parametrize(
+    ("options", "entries"),
+    [
+        (
+            ["--label", "y", "--group", "x", "--model", "RandomForestClassifier"],
+            [f"{{{name}: {{model: RandomForestClassifier}}}}" for name in CLASSIFIERS],
+        ),
+        (
+            ["--label", "y", "--group", "x", "--model", "plugin"],
+            ["{unconstrained: {loss: logistic}}", "{mixture: {model: plugin}}", "post_shift"],
+        ),
+        (
+            ["--label", "y", "--goal", "recall", "--model", "GaussianNB"],
+            ["{unconstrained: {model: GaussianNB}}", "{post_shift: {model: GaussianNB}}"],
+        ),
+        (
+            ["--target", "num", "--goal", "mse 20", "--model", "Ridge"],
+            ["{unconstrained: {model: Ridge}}", "{least_squares: {model: Ridge}}"],
+        ),
+    ],
+)
+def test_the_model_to_train(folder, cli, options, entries):
+    (folder / "o.csv").write_text(OTHER)
+    answer = cli("init", "exp.yaml", "--data", "o.csv", *options)
+    assert answer.code == 0, answer.err
+    text = (folder / "exp.yaml").read_text()
+    found = re.findall(
+        r"^  (?:# )?- (.+?)(?:  #.*)?$", text.partition("algorithms:")[2], re.MULTILINE
+    )
+    assert found[: len(entries)] == entries
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--label", "y", "--model", "lightgmb"], "E104]: there is no classifier 'lightgmb' that"),
+        (["--target", "num", "--model", "Rigde"], "E104]: there is no regressor 'Rigde'"),
+        (
+            ["--label", "y", "--order", "part"],
+            "E410]: column 'part' has 'p0' in row 1, not a number",
+        ),
+        (["--label", "y", "--order", "y"], "E411]: 'y' is the label"),
+    ],
+)
+def test_one_error_of_a_model_or_an_order(folder, cli, listing, options, said):
+    text = OTHER.replace("x,when", "x,part,when").replace(",2020", ",p0,2020")
+    (folder / "o.csv").write_text(text)
+    before = listing()
+    answer = cli("init", "exp.yaml", "--data", "o.csv", "--group", "x", *options)
+    assert answer.code in {2, 4}
+    assert said in answer.err
+    assert answer.err.count("error[") == 1
+    assert listing() == before
 
 
 def test_a_column_that_may_hold_weights_is_pointed_out(table, cli):
@@ -452,13 +518,6 @@ def test_a_column_that_may_hold_weights_is_pointed_out(table, cli):
         'check    "sample weight": if it weighs rows, add `weight: "sample weight"` to the data set\n'
         in answer.out
     )
-
-
-OTHER = "x,when,year,delay,num,y,code\n" + "".join(
-    f"{k % 13},2020-0{k % 9 + 1}-{k % 28 + 1:02d}T00:00:00+0{k % 3}:00,{1970 + k % 30},{(k % 40 - 20) / 10},"
-    f"{k % 17},{k * 7 % 11 % 2},1.{k}.1\n"
-    for k in range(400)
-)
 
 
 @pytest.mark.parametrize(

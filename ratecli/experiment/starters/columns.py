@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -195,8 +196,8 @@ class Features:
         The columns of groups, if they are no features.
     codes
         The features whose numbers are categories.
-    split_by
-        The column that says which rows to train and to test on; "" if there is none.
+    split
+        The key `split` of the data set.
     """
 
     request: StarterOptions
@@ -204,7 +205,7 @@ class Features:
     left_out: Mapping[str, str]
     hidden: Sequence[str]
     codes: Sequence[str]
-    split_by: str
+    split: Mapping[str, str]
 
     def keys(self) -> dict[str, Any]:
         """Return the keys of the data set."""
@@ -236,10 +237,14 @@ def find_features(
     """Return the features of a table in a format, and why other columns are none."""
     # a regressor can hardly equalize the mean errors of groups that it does not know
     hidden = () if request.target else request.group
-    others = [name for name in request.columns if name in hidden or name not in request.group]
+    kept = {*request.group} - {*hidden, request.order}
+    others = [name for name in request.columns if name not in kept]
     columns = frame.drop(columns=list(dict.fromkeys(others)))
-    split_by = next((str(name) for name in columns if _has_parts(columns[name])), "")
-    columns = columns.drop(columns=[split_by] if split_by else [])
+    split = {"train": "2/3", "test": "1/3"}
+    if request.order:
+        split = {"order": request.order, "test": "1/3"}
+    elif parts := next((str(name) for name in columns if _has_parts(columns[name])), ""):
+        split, columns = {"by": parts}, columns.drop(columns=parts)
     if request.score:
         numbers = columns.select_dtypes("number")  # unused, so gaps in them do not matter
         left_out = {str(each): GAPS for each in numbers if numbers[each].isna().any()}
@@ -252,7 +257,7 @@ def find_features(
         left_out = {each: reason for each, reason in reasons.items() if reason}
         used = columns.drop(columns=[*left_out])
     codes = [str(name) for name in used if _is_code(used[name], groups)]
-    return Features(request, used, left_out, hidden, codes, split_by)
+    return Features(request, used, left_out, hidden, codes, split)
 
 
 def _has_parts(column: pd.Series) -> bool:
@@ -275,9 +280,10 @@ def _unusable_reason(column: pd.Series, form: TextFormat) -> str:
     if is_text(column):
         words = sorted(set(column) - {None})
         if len(words) > FEW_DATES and all(map(DATE.fullmatch, words)):
-            way = "dates: to train with them, add numbers such as a year or an age"
-            newest = f"; `split: {{order: {quoted(column.name)}, test: 1/3}}` tests on the newest"
-            return way + newest * all(map(is_date, words))
+            newest = f"; `init --order {shlex.quote(str(column.name))}` tests on the newest"
+            return "dates: to train on them, add a year or an age" + newest * all(
+                map(is_date, words)
+            )
         if other_notation_error(str(column.name), words, form):
             return f"numbers with other signs than in other columns, such as {quoted(words[0])}"
         if len(words) <= MAX_CATEGORIES:

@@ -17,7 +17,7 @@ DEFAULT_TEMPLATE = "quickstart"
 OWN_DATA = "own-data"
 """The template that is written for a user's table."""
 NEEDING_A_TABLE = (
-    *("label", "target", "group", "goal", "score", "deployed", "positive"),
+    *("label", "target", "group", "goal", "model", "score", "deployed", "positive", "order"),
     *("separator", "decimal", "thousands", "encoding"),
 )
 """Options that need a table."""
@@ -51,6 +51,8 @@ class StarterOptions:
         The columns of groups; of several columns, all combinations are compared.
     goal
         Names in `GOALS`, each with a limit or without; empty for the default.
+    model
+        The name of the model to train; "" for that of the algorithm.
     score
         The column of an existing model's score; "" to train models.
     deployed
@@ -59,6 +61,8 @@ class StarterOptions:
         The word for a positive decision in that column; None if it has the words of the label.
     positive
         The positive value of the label; None if the labels are 0 and 1, or false and true.
+    order
+        The column of dates or numbers whose largest values are for testing; "" to sample the rows.
     separator, decimal, thousands, encoding
         How the table writes rows and numbers; None to look at the table.
     """
@@ -70,10 +74,12 @@ class StarterOptions:
     target: str = ""
     group: tuple[str, ...] = ()
     goal: tuple[str, ...] = ()
+    model: str = ""
     score: str = ""
     deployed: str = ""
     deployed_positive: str | None = None
     positive: str | None = None
+    order: str = ""
     separator: str | None = None
     decimal: str | None = None
     thousands: str | None = None
@@ -82,7 +88,7 @@ class StarterOptions:
     @property
     def columns(self) -> list[str]:
         """The columns that options name, the label's first."""
-        named = (self.label or self.target, *self.group, self.score, self.deployed)
+        named = (self.label or self.target, *self.group, self.score, self.deployed, self.order)
         return [name for name in named if name]
 
     def check_columns(self, columns: Sequence[str]) -> None:
@@ -92,8 +98,8 @@ class StarterOptions:
                 hint = did_you_mean(name, columns, "columns")
                 raise FaultError(Diagnostic("E205", f"'{self.data}' has no column '{name}'", hint))
         label = self.label or self.target
-        if label and label in (*self.group, self.score, self.deployed):
-            message = f"'{label}' cannot be both the label and the group, score or decisions in use"
+        if label and label in (*self.group, self.score, self.deployed, self.order):
+            message = f"'{label}' is the label, so it cannot have another role"
             raise FaultError(Diagnostic("E411", message, "name another column"))
 
     def check_path(self) -> None:
@@ -124,6 +130,8 @@ class StarterOptions:
         if self.label and self.target:
             hint = "give --label for two classes, or --target for numbers"
             raise refusal("--label and --target exclude each other", hint)
+        if self.model and self.score:
+            raise refusal("--model and --score exclude each other", "a score is used as it is")
         for name in ("score", "deployed"):
             if self.target and getattr(self, name):
                 hint = "leave it out, or use --label"

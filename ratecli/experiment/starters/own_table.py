@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,7 @@ from ratecli.datasets.text_format import (
     sniff_notation,
 )
 from ratecli.errors import Diagnostic, FaultError
+from ratecli.experiment.entries import make_solver
 from ratecli.experiment.prepare import prepare_document
 from ratecli.experiment.starters.columns import (
     Groups,
@@ -55,6 +56,7 @@ from ratecli.rates.table import MEASURES
 from ratecli.render import render_text, terminal_safe
 from ratecli.solvers.judges import EXTRA_NOISE
 from ratecli.solvers.margin import DEFAULT_LEVEL
+from ratecli.solvers.oracles.model_names import class_path
 from ratecli.solvers.registry import all_algorithms
 
 MIN_MSE_SHARE = 0.01
@@ -91,9 +93,7 @@ def own_table_starter(request: StarterOptions) -> Starter:
     goals = find_goals(request, float(np.nanstd(label.values)))
     groups = find_groups(frame, request)
     features = find_features(frame, request, groups, form)
-    algorithms = _algorithms(request, goals, frame)
-    # models trained here do not use the groups
-    others = ("post_shift",) if request.group and algorithms[-1][0] == "mixture" else ()
+    algorithms, others = _algorithms(request, goals, frame)
     current = {"column": request.deployed, "positive": request.deployed_positive}
     slug = re.sub(r"[^a-z0-9._-]+", "-", request.path.stem.lower()).strip("-._")[:60]
     facts = _rules_and_metrics(request, goals, groups) | {
@@ -113,7 +113,7 @@ def own_table_starter(request: StarterOptions) -> Starter:
         "strict_goals": list(_strict_goals(goals, groups, label.values)),
         "deployed": {key: value for key, value in current.items() if value},
         "algorithms": algorithms,
-        "alternatives": {name: all_algorithms()[name].choice_with_limits for name in others},
+        "others": others,
     }
     text = render_text(FOLDER / "own-table.yaml.jinja", facts, FILTERS)
     notes = render_text(FOLDER / "own-table.notes.jinja", facts, FILTERS)
@@ -147,28 +147,41 @@ def sniff_table(request: StarterOptions) -> tuple[TextFormat, pd.DataFrame, str]
     return form, own.read_own_table(replace(file, form=form)), unsure
 
 
+Entry: TypeAlias = tuple[str, dict[str, Any], str]
+"""An algorithm, its options, and why it is chosen."""
+
+
 def _algorithms(
     request: StarterOptions, goals: Sequence[StarterGoal], frame: pd.DataFrame
-) -> list[tuple[str, dict[str, Any], str]]:
-    """Return the algorithms to run, with their options and why, the chosen one last.
+) -> tuple[list[Entry], list[Entry]]:
+    """Return the algorithms to run, the chosen one last, and others to choose from.
 
-    Without a score, the baseline is the kind of model that the others train.
+    Without a score, the baseline is the kind of model that the others train. Raises E104 or E202
+    for a model that the chosen algorithm cannot train.
     """
     compares = bool(request.group) and any(goal.by_groups for goal in goals)
-    score: dict[str, Any] = {"model": {"score": request.score}} if request.score else {}
     chosen = "post_shift"
     if request.target:
         chosen = "least_squares"
     elif not request.score and (compares or any(goal.name == "churn" for goal in goals)):
         chosen = "mixture"
+    model: dict[str, Any] = {"model": request.model} if request.model else {}
+    if request.score:
+        model = {"model": {"score": request.score}}
+    make_solver(chosen, model, ())
     why = all_algorithms()[chosen].choice
     if chosen == "post_shift" and not (compares and request.score):
         why = "thresholds on the score of a model"
-    found = [(chosen, score, why)]
+    found = [(chosen, model, why)]
+    # names such as `plugin` are the chosen algorithm's alone
+    common = model if request.score or class_path(request.model) else {}
     if not request.score or _are_probabilities(frame[request.score]):
         loss = {"loss": "squared" if request.target else "logistic"}
-        found.insert(0, ("unconstrained", score or loss, ""))
-    return found
+        found.insert(0, ("unconstrained", common or loss, ""))
+    others = list[Entry]()
+    if request.group and chosen == "mixture":  # models trained here do not use the groups
+        others = [("post_shift", common, all_algorithms()["post_shift"].choice_with_limits)]
+    return found, others
 
 
 def _are_probabilities(column: pd.Series) -> bool:
