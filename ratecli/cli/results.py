@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -140,22 +141,23 @@ def _reference_path(prepared: PreparedExperiment, reference: Path) -> Path:
 def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github: bool) -> None:
     from ratecli.render import diagnostics_to_github  # noqa: PLC0415
     from ratecli.report.check import findings as fd  # noqa: PLC0415
-    from ratecli.report.check.findings import Verdict  # noqa: PLC0415
     from ratecli.report.sheet import to_text  # noqa: PLC0415
 
     placed = prepared.document.placed
+    failed = [each for each in outcome.alike if not each[0].verdict.good]
+    shown = [each for each in failed if github or not each[0].verdict.compared]
+    faults = [placed(fd.diagnostic(each)) for each in shown]
     notes = [placed(note) for note in outcome.notes]
-    listed = [each for each in Verdict if not each.good and (github or not each.compared)]
-    faults = [placed(finding.diagnostic) for finding in outcome.of(listed)]
     if github:
         echo(diagnostics_to_github([*faults, *notes]), nl=bool(faults or notes))
-    else:
-        print_diagnostics([*faults, *notes])
-    echo(fd.check_summary(outcome))
+    for fault in [] if github else faults:  # in this order
+        print_diagnostics([fault])
+    echo("\n".join([fd.check_summary(outcome), *fd.notes_above(outcome)]))
     sheet = fd.findings_sheet(outcome)
     if sheet.rows and not github:
         echo(to_text(sheet, MAX_ROWS))
-    if len(sheet.rows) > MAX_ROWS and not github:
-        echo(f"... and {len(sheet.rows) - MAX_ROWS} more: --format json has all")
-    if note := fd.versions_note(outcome):
-        echo(note)
+        if len(sheet.rows) > MAX_ROWS:
+            echo(f"... and {len(sheet.rows) - MAX_ROWS} more: --format json has all")
+    if not github:  # what to do about a failed check is said above the notes
+        echo("\n".join(below := fd.notes_below(outcome)), nl=bool(below))
+        print_diagnostics([replace(each, help=None) for each in notes] if failed else notes)

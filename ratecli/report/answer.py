@@ -328,7 +328,7 @@ def _answer(
         if own is None or each.rank[:-2] < own.rank[:-2] or not is_no_better(each.value, own.value)
     )
     best = min([*([own] if own else []), *others], key=lambda each: each.rank)
-    ignoring = _ignoring(ledger)
+    ignoring = ignoring_labels(ledger)
     free = [each.group for each in settings if each.group.label in ignoring]
     baseline = min(
         free,
@@ -352,7 +352,7 @@ def unsolved_reason(ledger: Ledger, task: Task) -> str:
     return next(unsolved, "")
 
 
-def _ignoring(ledger: Ledger) -> dict[str, bool]:
+def ignoring_labels(ledger: Ledger) -> dict[str, bool]:
     """Return labels of algorithms that ignore constraints; `unconstrained` has the value False."""
     known = all_algorithms()
     return {

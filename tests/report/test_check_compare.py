@@ -1,6 +1,6 @@
 """Verdicts of comparisons with pinned results: rules, false alarms, power, and what is reported."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,12 @@ from ratecli.report.check.findings import (
     Finding,
     Verdict,
     check_summary,
+    diagnostic,
     findings_sheet,
+    notes_above,
+    notes_below,
 )
-from ratecli.report.check.reference import PinnedTrials
+from ratecli.report.check.reference import PinnedModel, PinnedTrials
 from ratecli.report.check.results import seed_notes
 from ratecli.report.groups import estimate_share
 
@@ -321,11 +324,60 @@ def test_failures_come_first_and_large_changes_before_small_ones():
         *((Verdict.IMPROVED, -0.9), (Verdict.CHANGED, 0.5), (Verdict.REGRESSED, 0.01)),
         *((Verdict.REGRESSED, -0.03), (Verdict.SAME, 0.0)),
     ]
-    found = [Finding(verdict, was=0.0, now=by, metric=f"{by}") for verdict, by in changes]
+    found = [
+        Finding(verdict, was=0.0, now=by, metric=f"{by}", detail="pairs") for verdict, by in changes
+    ]
     check = CheckReport(Path("x.yaml"), "x", None, found)
-    assert [row[4] for row in texts(findings_sheet(check))] == ["-0.03", "0.01", "0.5", "-0.9"]
+    assert [row[3] for row in texts(findings_sheet(check))] == ["-0.03", "0.01", "0.5"]
     assert "1 changed" in check_summary(check)
-    assert check_summary(check).endswith("fails because neither direction is known to be better")
+    assert "a changed metric fails because neither direction is known" in notes_below(check)[1]
+    (better,) = texts(findings_sheet(replace(check, findings=found[:1])))
+    assert better[3] == "-0.9"
+
+
+def changed(algorithm, limit, split, verdict=Verdict.REGRESSED, metric="error"):
+    place = {"algorithm": algorithm, "variant": "v", "point": {"limit": limit}, "split": split}
+    return Finding(verdict, metric=metric, was=0.1, now=0.2, detail="as pairs", help="why", **place)
+
+
+ANSWER = PinnedModel(algorithm="fit", variant="v", point={"limit": 0.8}, holds=True)
+
+
+def test_the_answer_comes_first_alike_rows_are_one_and_baselines_are_counted():
+    every = [(limit, split) for limit in (0.7, 0.8, 0.9) for split in ("train", "test")]
+    found = [changed(who, *place) for who in ("free", "other", "fit") for place in every]
+    found += [changed("fit", limit, "test", Verdict.IMPROVED, "ratio") for limit in (0.8, 0.9)]
+    found += [changed("other", 0.8, "test", Verdict.IMPROVED, "ratio")]
+    check = CheckReport(
+        Path("x.yaml"), "x", Path("r"), found, models=[ANSWER], baselines={"free"}, answer="none"
+    )
+    assert notes_above(check) == [
+        "best model when pinned: fit (limit = 0.8); 2 comparisons failed",
+        "best model now: none",
+    ]
+    assert [[*row[:5], row[-1]] for row in texts(findings_sheet(check))] == [
+        ["regressed", "fit", "0.8", "test", "error", "train, 2 more points"],
+        ["improved", "fit", "0.8", "test", "ratio", ""],
+        ["regressed", "other", "0.7", "test", "error", "train, 2 more points"],
+    ]
+    left = "not listed: 6 changes of free, where constraints are ignored"
+    assert notes_below(check) == ["(as pairs)", left, "help: why"]
+    alone = replace(check, findings=found[:6], answer="")
+    assert [row[1] for row in texts(findings_sheet(alone))] == ["free"]
+    assert notes_above(alone) == ["best model: fit (limit = 0.8); no comparison failed"]
+    assert left not in notes_below(alone)
+
+
+def test_what_is_not_compared_for_one_reason_is_one_diagnostic():
+    places = [("free", 0.8), ("fit", 0.7), ("fit", 0.8)]
+    gone = [
+        Finding(algorithm=who, point={"limit": limit}, metric="error", detail="it is not pinned")
+        for who, limit in places
+    ]
+    check = CheckReport(Path("x.yaml"), "x", None, gone, models=[ANSWER], baselines={"free"})
+    (alike,) = check.alike
+    told = "'error' of fit (limit = 0.8): it is not pinned (2 more like it)"
+    assert diagnostic(alike).message == told
 
 
 def test_violations_on_test_sets_come_first():

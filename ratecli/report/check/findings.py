@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree as ET
@@ -17,6 +18,8 @@ from xml.etree import ElementTree as ET
 from ratecli.errors import Diagnostic, Loc
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.report import sheet as st
+from ratecli.report.check.reference import PinnedModel
+from ratecli.report.groups import group_by
 
 NOT_JUDGED = "not judged"
 """Shown in place of a verdict for a paper's figure without a tolerance."""
@@ -147,12 +150,18 @@ class Finding:
         return Diagnostic(code, self.sentence, self.help or None, loc=self.loc, key=True)
 
 
+Alike = list[Finding]
+"""Findings that are printed as one: the first of them, and what the others concern."""
+
+
 @dataclass(frozen=True)
 class CheckReport:
     """All findings of one experiment file.
 
     `versions` has the pinned and current version of each package that affects results and differs,
-    `notes` warnings (W502, W503) that do not fail the check.
+    `notes` warnings (W502, W503) that do not fail the check. `models` are the pinned models that
+    answer the goal, or else the current ones, `baselines` the algorithms that ignore constraints
+    and do not answer it. `answer` is the current answer, if it is another model or none.
     """
 
     path: Path
@@ -161,10 +170,22 @@ class CheckReport:
     findings: Sequence[Finding]
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     notes: Sequence[Diagnostic] = ()
+    models: Sequence[PinnedModel] = ()
+    baselines: Collection[str] = ()
+    answer: str = ""
 
     @property
     def holds(self) -> bool:
         return all(each.verdict.good for each in self.findings)
+
+    def is_of_answer(self, found: Finding) -> bool:
+        """Return whether a finding concerns a model that answers the goal."""
+        return any(
+            each.algorithm == found.algorithm
+            and found.variant in {"", each.variant}
+            and found.point in ({}, each.point)
+            for each in self.models
+        )
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -172,18 +193,39 @@ class CheckReport:
         return Counter(sorted((each.verdict for each in self.findings), key=list(Verdict).index))
 
     def of(self, verdicts: Collection[Verdict]) -> list[Finding]:
-        """Return findings with these verdicts, in the order of verdicts.
+        """Return findings with these verdicts: of the answers, then of others, then of baselines.
 
-        Of one verdict, test sets come first, then violations, then the largest changes.
+        Of these, failures come first, then test sets, then violations, then the largest changes.
         """
         order = list(Verdict)
 
-        def place(each: Finding) -> tuple[int, bool, bool, float]:
-            is_violation = each.metric.startswith(VIOLATION_PREFIX)
-            size = abs(each.difference or 0.0)
-            return order.index(each.verdict), each.split != "test", not is_violation, -size
+        def place(each: Finding) -> tuple[float, ...]:
+            who = not self.is_of_answer(each), each.algorithm in self.baselines
+            what = each.split != "test", not each.metric.startswith(VIOLATION_PREFIX)
+            return *who, order.index(each.verdict), *what, -abs(each.difference or 0.0)
 
         return sorted((each for each in self.findings if each.verdict in verdicts), key=place)
+
+    @cached_property
+    def alike(self) -> list[Alike]:
+        """The findings to print, alike ones together: what fails, then what else changed.
+
+        If the check fails, other changes are only those of the answers. Changes of algorithms that
+        ignore constraints are left out, unless they answer the goal or nothing else changed.
+        """
+        changed = self.of(TABLE_VERDICTS)
+        if not self.holds:
+            changed = [each for each in changed if not each.verdict.good or self.is_of_answer(each)]
+        kept = [each for each in changed if each.algorithm not in self.baselines] or changed
+        found = self.of([each for each in Verdict if not each.compared]) + kept
+        return list(group_by(found, _likeness).values())
+
+
+def _likeness(each: Finding) -> tuple[str, ...]:
+    """Return what findings have in common that are printed as one."""
+    if not each.verdict.compared:
+        return each.verdict, each.metric, each.detail, each.help
+    return each.verdict, each.against, each.algorithm, each.metric
 
 
 def to_junit(checks: Sequence[CheckReport]) -> bytes:
@@ -235,41 +277,88 @@ def check_summary(check: CheckReport) -> str:
         sides.append("`expect`")
     against = f" with {' and '.join(sides)}" if sides else ""
     count = len(check.findings)
-    why = ""
-    if Verdict.CHANGED in check.counts:
-        why = "; a changed metric fails because neither direction is known to be better"
-    return f"{check.name}: {count} comparison{'s' * (count != 1)}{against}: {counts or 'none'}{why}"
+    return f"{check.name}: {count} comparison{'s' * (count != 1)}{against}: {counts or 'none'}"
 
 
 def findings_sheet(check: CheckReport) -> st.Sheet:
-    """Return a table of all changes: failed ones first, then the largest ones."""
-    found = check.of(TABLE_VERDICTS)
-    names = list(dict.fromkeys(name for each in found for name in each.point))
-    return st.make_sheet("Changes", [_row(each, names) for each in found])
+    """Return a table of changes, one row for those that are alike (`CheckReport.alike`)."""
+    found = [alike for alike in check.alike if alike[0].verdict.compared]
+    names = list(dict.fromkeys(name for each, *_ in found for name in each.point))
+    several = len({each.variant for alike in found for each in alike if each.variant}) > 1
+    rows = [_row(alike, ["variant"] * several + names) for alike in found]
+    if len({each.detail for each, *_ in found}) > 1:
+        rows = [
+            [*row, ("comparison", each.detail)] for row, (each, *_) in zip(rows, found, strict=True)
+        ]
+    return st.make_sheet("Changes", rows)
 
 
-def _row(each: Finding, names: Sequence[str]) -> st.SheetRow:
-    floored = each.against == "reference" and each.metric.startswith(VIOLATION_PREFIX)
+def _row(alike: Alike, names: Sequence[str]) -> list[tuple[str, Any]]:
+    each = alike[0]
+    optional = {"variant": each.variant, **each.point}
     return [
         ("verdict", str(each.verdict)),
         ("algorithm", each.algorithm),
-        ("variant", each.variant),
-        *((name, each.point.get(name)) for name in names),
+        *((name, optional.get(name)) for name in names),
         ("split", each.split),
         ("metric", each.metric),
         ("was", "" if each.was is None else st.number_cell(each.was)),
         ("now", "" if each.now is None else st.number_cell(each.now)),
         ("difference", st.SheetCell(each.change, each.difference)),
-        ("comparison", f"{each.detail}; satisfied counts as 0" if floored else each.detail),
+        ("also", _also(alike)),
     ]
 
 
-def versions_note(check: CheckReport) -> str:
-    """Return a note on changed package versions, or "" if nothing fails or nothing changed."""
-    if check.holds or not check.versions:
-        return ""
-    listed = ", ".join(f"{name} {was} (now {now})" for name, (was, now) in check.versions.items())
-    return f"pinned with {listed}"
+def _also(alike: Alike) -> str:
+    """Return what findings concern beside the first one: `train, 4 more points`."""
+    first = alike[0]
+    names = dict.fromkeys(name for each in alike for name in (each.variant, each.split) if name)
+    points = len({repr(each.point) for each in alike}) - 1
+    more = [f"{points} more point{'s' * (points > 1)}"] * (points > 0)
+    return ", ".join([name for name in names if name not in {first.variant, first.split}] + more)
+
+
+def diagnostic(alike: Alike) -> Diagnostic:
+    """Return the diagnostic of the first finding, with the number of others."""
+    found, more = alike[0].diagnostic, len(alike) - 1
+    return replace(found, message=f"{found.message} ({more} more like it)") if more else found
+
+
+def notes_above(check: CheckReport) -> list[str]:
+    """Return lines about the best model and changed versions if the check fails."""
+    lines: list[str] = []
+    if check.holds:
+        return lines
+    if len(check.models) == 1:
+        failed = sum(check.is_of_answer(each) and not each.verdict.good for each in check.findings)
+        count = f"{failed or 'no'} comparison{'s' * (failed > 1)} failed"
+        when = " when pinned" * bool(check.answer)
+        lines.append(f"best model{when}: {check.models[0].name}; {count}")
+        lines += [f"best model now: {check.answer}"] * bool(check.answer)
+    if check.versions:
+        pairs = check.versions.items()
+        listed = ", ".join(f"{name} {was} (now {now})" for name, (was, now) in pairs)
+        lines.append(f"pinned with {listed}")
+    return lines
+
+
+def notes_below(check: CheckReport) -> list[str]:
+    """Return lines about the table: how values are compared, what is left out, and what to do."""
+    found = [alike[0] for alike in check.alike if alike[0].verdict.compared]
+    details = {each.detail for each in found}
+    lines = [f"({text})" for text in details if len(details) == 1]
+    if any(each.verdict is Verdict.CHANGED for each in found):
+        lines.append("a changed metric fails because neither direction is known to be better")
+    if any(each.metric.startswith(VIOLATION_PREFIX) for each in found):
+        lines.append("the violation of a satisfied constraint counts as 0")
+    left = [each.algorithm for each in check.of(TABLE_VERDICTS)]
+    left = [label for label in left if label in check.baselines]
+    if left and not any(each.algorithm in check.baselines for each in found):
+        names = " and ".join(dict.fromkeys(left))
+        count = f"{len(left)} change{'s' * (len(left) > 1)}"
+        lines.append(f"not listed: {count} of {names}, where constraints are ignored")
+    helps = [each.help for each in found if not each.verdict.good and each.help]
+    return lines + [f"help: {text}" for text in helps[:1]]
 
 
 def checks_to_json(checks: Sequence[CheckReport]) -> dict[str, Any]:

@@ -21,8 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import OBJECTIVE, PlannedTrial
 from ratecli.ledger.view import Ledger
+from ratecli.report.answer import answers, goal_of
 from ratecli.report.check.settings import experiment_settings
 from ratecli.report.groups import group_by, trial_values
+from ratecli.report.sheet import format_point
 
 DIGITS = 9
 """Significant digits: more than any tolerance needs, but few enough to be equal across CPUs."""
@@ -105,10 +107,28 @@ class PinnedTrials(_Strict):
                     yield (variant, split, metric), numbers
 
 
+class PinnedModel(_Strict):
+    """The models of an algorithm at a sweep point that answer a task.
+
+    `holds` is whether the constraints are expected or confirmed to hold (`Setting.is_kept`).
+    """
+
+    algorithm: str
+    variant: str
+    point: dict[str, bool | int | float | str]
+    holds: bool
+
+    @property
+    def name(self) -> str:
+        """The algorithm and its point: `mixture (limit = 0.8)`."""
+        return f"{self.algorithm} ({format_point(self.point)})" if self.point else self.algorithm
+
+
 class Reference(_Strict):
     """The pinned results of an experiment.
 
-    `data` are the checksums of its data sets, `settings` what affects results in the file.
+    `data` are the checksums of its data sets, `settings` what affects results in the file, and
+    `answers` the models that answer its goal (see `answering_models`), if they were pinned.
     """
 
     format: Literal[1]
@@ -117,6 +137,7 @@ class Reference(_Strict):
     versions: dict[str, str]
     settings: dict[str, str]
     trials: list[PinnedTrials]
+    answers: list[PinnedModel] = []
 
 
 def point_key(label: str, point: Mapping[str, Any]) -> PointKey:
@@ -161,7 +182,19 @@ def build_reference(ledger: Ledger) -> Reference:
         versions=dict(ledger.meta["versions"]),
         settings=experiment_settings(ledger.experiment),
         trials=sorted(pin_points(ledger), key=lambda each: each.algorithm),
+        answers=answering_models(ledger),
     )
+
+
+def answering_models(ledger: Ledger) -> list[PinnedModel]:
+    """Return the model that answers the file's goal, or that of each task without a goal."""
+    task = goal_of(ledger)
+    found = [each.best for each in answers(ledger) if task in (None, each.task)]
+    groups = [(each.group, each.is_kept) for each in found]
+    return [
+        PinnedModel(algorithm=of.label, variant=of.variant, point=dict(of.point), holds=holds)
+        for of, holds in groups
+    ]
 
 
 def dataset_digests(ledger: Ledger) -> dict[str, str]:
@@ -170,7 +203,9 @@ def dataset_digests(ledger: Ledger) -> dict[str, str]:
 
 def reference_text(found: Reference) -> str:
     """Return the file's text, with sorted keys and one line per list of numbers."""
-    text = json.dumps(found.model_dump(), indent=1, ensure_ascii=False, sort_keys=True)
+    text = json.dumps(
+        found.model_dump(exclude_defaults=True), indent=1, ensure_ascii=False, sort_keys=True
+    )
     return SCALAR_LIST.sub(lambda each: f"[{' '.join(each[1].split())}]", text) + "\n"
 
 

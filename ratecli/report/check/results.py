@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.syntax import SPLITS
 from ratecli.rates.table import BALANCE_METRICS
+from ratecli.report.answer import answer_lines, goal_of, ignoring_labels
 from ratecli.report.check import reference as pins
 from ratecli.report.check import settings
 from ratecli.report.check.compare import FINISHED, UNDEFINED_PREFIX, ComparisonTerms, compare_points
@@ -30,6 +31,7 @@ from ratecli.report.check.findings import CheckReport, Finding, Verdict
 from ratecli.report.groups import group_by
 from ratecli.report.sheet import format_point
 
+UNMET_HELP = "the goal is no longer met: undo the change, or find its cause, before you pin again"
 SEEDS_SUGGESTION = "use the pinned seeds in the file, or pin again"
 FILTER_METRICS_TO_MINIMIZE = tuple(
     f"{FILTER_STAGE_PREFIX}{name}" for name in (*BALANCE_METRICS, OBJECTIVE)
@@ -41,7 +43,8 @@ def check_results(
     prepared: PreparedExperiment, folder: Path, place: Path, tolerance: float
 ) -> CheckReport:
     """Compare the results in `folder` with the file's expectations and the reference at `place`."""
-    experiment, path = prepared.experiment, prepared.path
+    experiment = prepared.experiment
+    report = CheckReport(prepared.path, experiment.name, None, [])
     try:
         known = pins.read_reference(place) if place.exists() else None
         ledger, found = load_current_results(prepared, folder)
@@ -51,33 +54,47 @@ def check_results(
             Finding(detail=each.message, help=each.help or "", code=each.code)
             for each in error.faults
         ]
-    notes: list[Diagnostic] = []
-    versions: dict[str, tuple[str, str]] = {}
     if ledger is not None:
+        models = pins.answering_models(ledger)
+        pinned = (known.answers if known else []) or models
+        is_met = sum(each.holds for each in models) >= sum(each.holds for each in pinned)
+        start = f"{format_point(goal_of(ledger) or {})}: "
+        changed = not is_met or [each.name for each in models] != [each.name for each in pinned]
+        answer = "\n".join(answer_lines(ledger)).removeprefix(start) if changed else ""
+        baselines = {*ignoring_labels(ledger)} - {each.algorithm for each in pinned}
+        report = replace(report, models=pinned, answer=answer, baselines=baselines)
         found += [
             each for each in compare_expectations(ledger) if each.verdict is not Verdict.SHOWN
         ]
+        pin = prepared.command("pin", folder)
         if known is not None:
-            changes = settings.changed_settings(
-                known.settings, settings.experiment_settings(ledger.experiment)
-            )
-            data = settings.changed_data(changes, known.data, pins.dataset_digests(ledger))
-            again = f"if this change is intended, pin again: `{prepared.command('pin', folder)}`"
+            again = f"if this change is intended, pin again: `{pin}`" if is_met else UNMET_HELP
             found += _reference_findings(prepared, ledger, known, tolerance, again=again)
-            notes += settings.change_notes(experiment, changes, data)
-            pinned_seeds = {seed for each in known.trials for seed in each.seeds}
-            notes += seed_notes(pinned_seeds, {trial.seed for trial in ledger.plan}, found)
             was, now = known.versions, ledger.meta["versions"]
-            changed = [name for name in {**was, **now} if was.get(name) != now.get(name)]
-            versions = {name: (was.get(name, "-"), now.get(name, "-")) for name in changed}
+            others = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+            versions = {name: (was.get(name, "-"), now.get(name, "-")) for name in others}
+            notes = _notes(experiment, ledger, known, found)
+            report = replace(report, reference=place, versions=versions, notes=notes)
         elif not any(each.against == "expect" for each in found):
             missing = f"no reference at '{place}', and nothing to judge in `expect`"
-            pin = prepared.command("pin", folder)
             help_ = f"run `{pin}` when the results are right, or add to `expect`"
             found.append(Finding(detail=f"there is nothing to compare with: {missing}", help=help_))
     found = [replace(each, loc=each.loc or _location(experiment, each)) for each in found]
-    reference = place if ledger is not None and known is not None else None
-    return CheckReport(path, experiment.name, reference, found, versions, notes)
+    return replace(report, findings=found)
+
+
+def _notes(
+    experiment: Experiment, ledger: Ledger, known: pins.Reference, found: Sequence[Finding]
+) -> list[Diagnostic]:
+    """Return warnings about what changed in the file and its data since the results were pinned."""
+    own = settings.experiment_settings(ledger.experiment)
+    changes = settings.changed_settings(known.settings, own)
+    data = settings.changed_data(changes, known.data, pins.dataset_digests(ledger))
+    pinned_seeds = {seed for each in known.trials for seed in each.seeds}
+    return [
+        *settings.change_notes(experiment, changes, data),
+        *seed_notes(pinned_seeds, {trial.seed for trial in ledger.plan}, found),
+    ]
 
 
 def _reference_findings(
