@@ -180,7 +180,7 @@ def _algorithms(
         found.insert(0, ("unconstrained", common or loss, ""))
     others = list[Entry]()
     if request.group and chosen == "mixture":  # models trained here do not use the groups
-        others = [("post_shift", common, all_algorithms()["post_shift"].choice_with_limits)]
+        others = [("post_shift", common, all_algorithms()["post_shift"].choice)]
     return found, others
 
 
