@@ -18,8 +18,8 @@ def table_digest(options, base):
     return load.find_files(DatasetSpec(**options), base).digest
 
 
-def assign_split_parts(table, spec, rng):
-    return split.assign_split_parts(table, SplitSpec(**spec), rng)
+def assign_split_parts(table, spec, rng, fold=0):
+    return split.assign_split_parts(table, SplitSpec(**spec), rng, fold)
 
 
 def read_streamed_table(options, base, *more):

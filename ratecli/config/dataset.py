@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -28,12 +29,14 @@ DATASET_PARTS = SPLITS[:3]
 SHARED_KEYS = ("split", "levels", "scores")
 SOURCE_KEYS = ("source", "preparation", "rows", "seed", "vectors", *SHARED_KEYS)
 EXCLUSIVE_SPLIT_KEYS = {
+    "folds": ("official", "by", "order", "train", "test"),
     "by": ("official", "order", "stratify", *DATASET_PARTS),
     "order": ("official", "stratify", "seed"),
     "official": ("train", "test"),
 }
 """Keys that cannot be combined with each way of splitting."""
 DATASET_KINDS = {"source": "a registered source", "path": "your own table"}
+MAX_FOLDS = 1000
 FRACTION_RANGE = base.NumberRange(0, 1, names=False)
 RESAMPLE_RANGE = base.NumberRange(0, 1000, above=True)
 """Ratio of sampled to available rows; more is assumed to be a typo."""
@@ -84,6 +87,10 @@ class SplitSpec(base.Spec):
     """Fraction of rows to tune on; with an official split, of its training rows."""
     test: FractionField | None = None
     """Fraction of rows to test on; with `by`, only 0: rows of the test part are trained on, too."""
+    folds: Annotated[int, Strict(), Field(ge=2, le=MAX_FOLDS)] | None = None
+    """Number of equal test sets that together have each row once; each seed has the next one. The
+    number of seeds must be a multiple; further seeds sample the folds anew.
+    """
     stratify: base.ColumnNames | None = None
     """Columns whose values have the same shares in every part."""
     by: base.ColumnName | None = None
@@ -105,12 +112,22 @@ class SplitSpec(base.Spec):
         """The column, not a feature, whose values define the parts; None if rows are sampled."""
         return self.by or self.order
 
+    def draw(self, seed: int) -> tuple[int, int]:
+        """Return the seed of the random split of a trial's seed, and the fold that is its test set.
+
+        The fold is 0 without folds.
+        """
+        if self.folds is None:
+            return (seed if self.seed is None else self.seed), 0
+        return (seed // self.folds if self.seed is None else self.seed), seed % self.folds
+
     def conflicts(self) -> Iterator[Diagnostic]:
         chosen = next((key for key in EXCLUSIVE_SPLIT_KEYS if getattr(self, key)), "")
         for key in EXCLUSIVE_SPLIT_KEYS.get(chosen, ()):
             if getattr(self, key) and not (chosen == "by" and key == "test" and self.has_no_test):
                 yield _conflict(key, chosen, f"keep '{key}' or '{chosen}'")
         shares = {part: base.exact_number(getattr(self, part)) for part in DATASET_PARTS}
+        shares |= {"test": Fraction(1, self.folds)} if self.folds else {}
         known = [share for share in shares.values() if share is not None]
         whole = len(known) == len(DATASET_PARTS) and sum(known) != 1
         no_training_rows = shares["train"] == 0 or (shares["train"] is None and sum(known) == 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -270,6 +271,7 @@ class Experiment(Problem, Data):
         yield from _check_names_of_data(self)
         yield from super().conflicts()
         yield from _check_datasets(self)
+        yield from _check_folds(self)
         yield from _check_goal(self)
         yield from _check_groups(self)
         yield from _check_trial_seconds(self)
@@ -357,6 +359,16 @@ def _check_datasets(experiment: Experiment) -> Iterator[Diagnostic]:
                 message = f"'{key}' cannot be combined with '{other}': {reason}"
                 loc = ("datasets", name, key)
                 yield Diagnostic("E104", message, "remove one of them", loc=loc, key=True)
+
+
+def _check_folds(experiment: Experiment) -> Iterator[Diagnostic]:
+    """Yield an error unless the seeds make each row a test row equally often."""
+    for folds in {entry.division.folds or 1 for entry in experiment.datasets.values()}:
+        tested = Counter(seed % folds for seed in experiment.seeds)
+        if len(tested) < folds or len(set(tested.values())) > 1:
+            message = f"{len(experiment.seeds)} seeds do not test each row of {folds} folds equally"
+            hint = f"write seeds: {folds}, or a multiple"
+            yield Diagnostic("E104", message, hint, loc=("seeds",))
 
 
 def _check_goal(experiment: Experiment) -> Iterator[Diagnostic]:

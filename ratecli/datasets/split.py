@@ -24,20 +24,22 @@ _TEST = Fraction(1, 3)
 """Share of the test part by default."""
 
 
-def assign_split_parts(table: Table, spec: SplitSpec, rng: np.random.Generator) -> NDArray[np.str_]:
+def assign_split_parts(
+    table: Table, spec: SplitSpec, rng: np.random.Generator, fold: int = 0
+) -> NDArray[np.str_]:
     """Return the part of each row: "train", "validation" or "test".
 
     Parts come from a column (`by`), from the order of a column's values, from the official split,
-    or are sampled by fractions with `rng`. The caller makes `rng` from the `seed` in `spec`.
-    Raises E410 if a part would be empty.
+    or are sampled with `rng`, by fractions or as folds, of which `fold` is the test set. The caller
+    gets both from `SplitSpec.draw`. Raises E410 if a part would be empty.
     """
-    part = split_rows(table, spec, rng)
+    part = split_rows(table, spec, rng, fold)
     check_parts({name: int((part == name).sum()) for name in SPLIT_NAMES}, spec, table.part)
     return part
 
 
 def split_rows(
-    table: Table, spec: SplitSpec, rng: np.random.Generator, *, exact: bool = True
+    table: Table, spec: SplitSpec, rng: np.random.Generator, fold: int = 0, *, exact: bool = True
 ) -> NDArray[np.str_]:
     """Return the part of each row, like `assign_split_parts`; parts may be empty.
 
@@ -54,6 +56,10 @@ def split_rows(
         part, held = table.part.astype("<U10"), Fraction(str(spec.validation or 0))
         rows, shares = np.flatnonzero(part == "train"), {"train": 1 - held, "validation": held}
     strata = _strata(table, spec.stratify or ())
+    if spec.folds is not None:
+        test, held = _fold(strata, spec.folds, fold, rng), Fraction(str(spec.validation or 0))
+        rows, held = np.flatnonzero(~test), held * Fraction(spec.folds, spec.folds - 1)
+        part[test], shares = "test", {"train": 1 - held, "validation": held}
     part[rows] = sample_parts(rows, shares or part_shares(spec), strata, rng, exact=exact)
     return part
 
@@ -149,10 +155,10 @@ def _by_order(values: pd.Series, spec: SplitSpec) -> NDArray[np.str_]:
 def part_shares(spec: SplitSpec) -> dict[str, Fraction]:
     """Return the shares of the three parts.
 
-    By default validation has none, test 1/3 (or the rest if the training share is given), training
-    the rest.
+    By default validation has none, test 1/3 (or the rest if the training share is given, or one
+    fold), training the rest.
     """
-    stated = spec.stated()
+    stated = spec.stated() | ({"test": Fraction(1, spec.folds)} if spec.folds else {})
     given = {key: Fraction(str(stated[key])) for key in SPLIT_NAMES if key in stated}
     shares = {"validation": Fraction(0)} | given
     if "train" in given:
@@ -163,6 +169,18 @@ def part_shares(spec: SplitSpec) -> dict[str, Fraction]:
         message = f"the fractions {', '.join(given)} do not sum to 1 or leave a rest"
         raise impossible_split_error(message, "leave one out: it gets the rest")
     return {part: shares[part] for part in SPLIT_NAMES}
+
+
+def _fold(
+    strata: NDArray[np.int64], folds: int, fold: int, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Return which rows are in one of some folds; `rng` must be in the same state for each."""
+    found = np.zeros(len(strata), dtype=bool)
+    for value in np.unique(strata):
+        members = rng.permutation(np.flatnonzero(strata == value))
+        first, last = np.floor(np.array([fold, fold + 1]) * len(members) / folds + rng.random())
+        found[members[int(first) : int(last)]] = True
+    return found
 
 
 def _strata(table: Table, names: Sequence[str]) -> NDArray[np.int64]:

@@ -369,7 +369,8 @@ def _difference(group: gr.SeedGroup, other: gr.SeedGroup, split: str) -> gr.Inte
         for each in (group, other)
     )
     pairs = ((own[seed], others[seed]) for seed in own.keys() & others.keys())
-    return gr.estimate_mean(0.0 if math.isclose(a, b) else a - b for a, b in pairs)
+    differences = (0.0 if math.isclose(a, b) else a - b for a, b in pairs)
+    return gr.estimate_mean(differences, gr.fold_overlap(group.ledger))
 
 
 PROOFS = {

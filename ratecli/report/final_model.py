@@ -155,7 +155,9 @@ def _on_all_rows(document: Document, trial: PlannedTrial) -> PreparedExperiment:
         data.pop(key, None)
     for entry in data["datasets"].values():
         kept = {
-            k: v for k, v in (entry.get("split") or {}).items() if k not in {"official", "train"}
+            k: v
+            for k, v in (entry.get("split") or {}).items()
+            if k not in {"official", "train", "folds"}
         }
         entry["split"] = kept | {"test": 0}
     data |= {"seeds": [trial.seed], "metrics": {}}

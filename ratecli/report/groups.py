@@ -195,7 +195,8 @@ def _groups(ledger: Ledger, by_seed: bool) -> Iterator[SeedGroup]:
     frame = results_frame(ledger)
     own = np.array([numbers[key] for key in keys], dtype=int)[frame["trial"].astype(int)]
     frame = frame.assign(point=own)
-    known = mean_estimates(frame.groupby([*GROUP, "split", "metric"], sort=False)["value"])
+    values = frame.groupby([*GROUP, "split", "metric"], sort=False)["value"]
+    known = mean_estimates(values, fold_overlap(ledger))
     estimates, counts = (defaultdict[Any, dict[Any, Any]](dict) for _ in range(2))
     for (number, variant, *place), each in zip(known.index, as_estimates(known), strict=True):
         estimates[number, variant][tuple(place)] = each
@@ -392,10 +393,22 @@ def count_violations(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return count
 
 
-def mean_estimates(values: Any) -> pd.DataFrame:
+def fold_overlap(ledger: Ledger) -> float:
+    """Return the test rows of a fold as a multiple of its training rows, 0 without folds.
+
+    Models of folds have most training rows in common. Nadeau and Bengio (2003), Inference for the
+    Generalization Error, section 3: the variance of a mean is larger by this share of the variance
+    of single values.
+    """
+    entries = (ledger.experiment.get("datasets") or {}).values()
+    folds = [(entry.get("split") or {}).get("folds") or 0 for entry in entries]
+    return 1 / (min(folds) - 1) if min(folds, default=0) else 0.0
+
+
+def mean_estimates(values: Any, overlap: float = 0.0) -> pd.DataFrame:
     """Return the means of grouped values, with the fields of `IntervalEstimate` as columns.
 
-    They are NaN where `IntervalEstimate` has None.
+    They are NaN where `IntervalEstimate` has None. `overlap` is that of `fold_overlap`.
     """
     with np.errstate(invalid="ignore"):  # infinite values have no spread
         found = values.agg(["mean", "std", "count", "size", "min", "max"])
@@ -403,7 +416,7 @@ def mean_estimates(values: Any) -> pd.DataFrame:
     equal = found["least"] == found["most"]  # their mean and spread may have rounding errors
     mean = found["mean"].mask(equal, found["least"])
     quantile = stdtrit(np.maximum(found["n"] - 1, 1), (1 + LEVEL) / 2)
-    half = quantile * found["spread"].mask(equal, 0.0) / np.sqrt(found["n"])
+    half = quantile * found["spread"].mask(equal, 0.0) * np.sqrt(1 / found["n"] + overlap)
     half = half.where((found["n"] > 1) & np.isfinite(mean))
     low, high, nan = mean - half, mean + half, found["size"] - found["n"]
     return pd.DataFrame(
@@ -421,10 +434,13 @@ def as_estimates(frame: pd.DataFrame) -> list[IntervalEstimate]:
     ]
 
 
-def estimate_mean(values: Iterable[float]) -> IntervalEstimate:
-    """Return the estimate of a mean from values of which NaN is left out."""
+def estimate_mean(values: Iterable[float], overlap: float = 0.0) -> IntervalEstimate:
+    """Return the estimate of a mean from values of which NaN is left out.
+
+    `overlap` is that of `fold_overlap`.
+    """
     column = pd.Series(list(values), dtype=float)
-    found = as_estimates(mean_estimates(column.groupby(np.zeros(len(column)))))
+    found = as_estimates(mean_estimates(column.groupby(np.zeros(len(column))), overlap))
     return found[0] if found else NO_ESTIMATE
 
 

@@ -468,6 +468,9 @@ class Trial:
             rows = np.sort(self.rows.positions[rows])
         splits = self.rows.splits()
         share = splits.get("test", 0) / sum(splits.values())
+        folds = [entry.division.folds or 0 for entry in self.spec.data.entries.values()]
+        if min(folds, default=0) > self.spec.seed:
+            share = 0.0  # test sets of the first folds have no row in common
         return {"levels": levels, "pieces": found, "test": [crc32(rows.tobytes()), share]}
 
     def best_constants(self) -> dict[str, dict[str, Any]]:

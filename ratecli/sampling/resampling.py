@@ -102,9 +102,9 @@ def split_dataset_rows(
     FaultError
         E205, E410 if a part would be empty, or a column to stratify by is missing.
     """
-    own = seed if spec.seed is None else spec.seed
+    own, fold = spec.draw(seed)
     if drawing.share is None:
-        part = assign_split_parts(table, spec, random_stream(own, "split", name))
+        part = assign_split_parts(table, spec, random_stream(own, "split", name), fold)
         order = np.arange(len(table))
         if table.matrix is None:
             order = np.concatenate([np.flatnonzero(part == each) for each in SPLIT_NAMES])

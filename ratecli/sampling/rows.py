@@ -493,7 +493,7 @@ def _load_streamed(data: ExperimentData, seed: int, deployed: str | None) -> Tri
     """
     (item,) = data.items
     table, spec = get_streamed_table(data), item.entry.division
-    own = seed if spec.seed is None else spec.seed
+    own, fold = spec.draw(seed)
 
     def random(stretch: int) -> np.random.Generator:
         return random_stream(own, "split", item.name, *([str(stretch)] if stretch else []))
@@ -501,7 +501,7 @@ def _load_streamed(data: ExperimentData, seed: int, deployed: str | None) -> Tri
     slices = dict(data.slices)
     if deployed is not None:
         slices[deployed] = (0.0, 1.0, *slices.get(deployed, ()))
-    cells = CellTable(table, slices, spec, f"{own} {item.name}", random)
+    cells = CellTable(table, slices, spec, f"{own} {fold} {item.name}", random, fold=fold)
     stream, encoder = encoded_stream(table, cells)
     sample = Sample(
         columns=cells.columns,

@@ -133,12 +133,14 @@ class CellTable:
         spec: SplitSpec,
         random: str,
         generator: Callable[[int], np.random.Generator],
+        *,
+        fold: int = 0,
     ) -> None:
         """Open the file with the cells of a table's rows, or write it.
 
         `slices` has the numbers that each column is compared with, `generator` returns the random
         generator that splits a stretch of rows, given its number, and `random` names it in the key
-        of the file.
+        of the file. `fold` is that of the test set, if there are folds.
 
         Raises
         ------
@@ -146,7 +148,7 @@ class CellTable:
             E205, E410 for an impossible split, E411 if there are too many groups, E413 if the file
             cannot be written.
         """
-        self.table, self.spec, self.generator = table, spec, generator
+        self.table, self.spec, self.fold, self.generator = table, spec, fold, generator
         self.groupings = self._find_groupings(slices)
         self.sizes = [*(len(each.values) for each in self.groupings.values()), len(SPLIT_NAMES)]
         key: list[Any] = [CELLS_VERSION, table.label, table.label_of.tolist(), table.weight, random]
@@ -243,7 +245,7 @@ class CellTable:
                 self.groupings[LABEL].values[of[LABEL]] if LABEL in of else np.full(rows, np.nan)
             )
             stretch = Table(pd.DataFrame(strata, range(rows)), (), label, "")
-            part = split_rows(stretch, spec, rng, exact=exact)
+            part = split_rows(stretch, spec, rng, self.fold, exact=exact)
         return np.select([part == name for name in SPLIT_NAMES], range(len(SPLIT_NAMES)))
 
 

@@ -92,6 +92,7 @@ def test_decisions_of_the_exported_file_are_those_of_predict(cli, written):
         ("{by: part}", 2250, 750),
         ("{train: 0.5, validation: 0.2}", 2400, 600),
         ("{order: age, test: 0.2}", 3000, 0),
+        ("{folds: 2, validation: 0.2}", 2400, 600),
     ],
 )
 def test_test_rows_are_trained_on_and_others_keep_their_role(cli, written, split, rows, validated):

@@ -22,6 +22,7 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, json_schema
 from ratecli.config.sweep import Sweep, expand_space, sweep_points
 from ratecli.config.trials import LimitsSpec, SafetySpec
+from ratecli.errors import FaultError
 from ratecli.experiment.starters.options import template_text
 
 HEAD = "name: x\ndatasets: {d: {path: d.csv, label: y}}\n"
@@ -172,6 +173,28 @@ def test_units_of_time_and_memory(key, amount, number):
 def test_invalid_limits_are_refused(key, amount, words):
     with pytest.raises(ValidationError, match=words):
         LimitsSpec.model_validate({key: amount})
+
+
+@pytest.mark.parametrize(
+    ("split", "seeds", "words"),
+    [
+        ("{folds: 5}", 3, "3 seeds do not test each row of 5 folds equally"),
+        ("{folds: 2}", "[0, 2]", "2 seeds do not test"),
+        ("{folds: 2}", "[3, 4]", ""),
+        ("{folds: 3, seed: 1}", 6, ""),
+        ("{folds: 3, test: 0.2}", 3, "'test' cannot be combined with 'folds'"),
+        ("{folds: 2, validation: 0.6}", 2, "must add up to 1"),
+    ],
+)
+def test_seeds_of_folds(load, split, seeds, words):
+    text = f"name: x\ndatasets: {{d: {{source: loans, split: {split}}}}}\nseeds: {seeds}\n"
+    text += "algorithms: [unconstrained]\n"
+    if not words:
+        assert load(text).datasets["d"].division.folds
+        return
+    with pytest.raises(FaultError) as error:
+        load(text)
+    assert any(words in fault.message for fault in error.value.faults)
 
 
 VALUES = st.one_of(

@@ -91,6 +91,26 @@ def official() -> Table:
     return table(90, part=np.repeat(["train", "test"], [60, 30]))
 
 
+@given(
+    st.integers(2, 7),
+    st.integers(0, 2**32),
+    st.lists(st.sampled_from("abc"), min_size=60, max_size=120),
+    st.booleans(),
+)
+def test_each_row_is_in_the_test_set_of_one_fold(folds, seed, letters, stratified):
+    given_table, spec = table(len(letters), g=letters), {"folds": folds, "validation": "1/10"}
+    spec |= {"stratify": ["g"]} if stratified else {}
+    parts = [assign_split_parts(given_table, spec, rng(seed), fold) for fold in range(folds)]
+    assert (sum((part == "test").astype(int) for part in parts) == 1).all()
+    strata = (
+        [np.array(letters) == letter for letter in set(letters)] if stratified else [slice(None)]
+    )
+    for part in parts:
+        for rows in strata:
+            assert abs((part[rows] == "test").sum() - len(part[rows]) / folds) <= 1
+            assert abs((part[rows] == "validation").sum() - len(part[rows]) / 10) <= 2
+
+
 def test_official_parts():
     assert (assign_split_parts(official(), {}, rng()) == official().part).all()
     part = assign_split_parts(official(), {"official": True, "validation": "1/3"}, rng())

@@ -21,6 +21,20 @@ def test_the_interval_of_a_mean_is_students():
     assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
 
 
+def test_the_interval_over_folds_has_the_variance_of_nadeau_and_bengio():
+    """They add the ratio of test to training rows, here 1 to 4, to 1 / n."""
+    values = [0.11, 0.14, 0.12, 0.19, 0.15]
+    plan = [planned("fit", seed) for seed in range(5)]
+    results = {
+        trial.key: measured(trial, {("main", "test"): {"error": value}})
+        for trial, value in zip(plan, values, strict=True)
+    }
+    folds = {"experiment": {"datasets": {"d": {"split": {"folds": 5}}}}}
+    plain, wide = (seed_groups(Ledger(plan, results, meta))[0] for meta in ({}, folds))
+    known = [each.estimate("test", "error").half for each in (plain, wide)]
+    assert known[1] / known[0] == pytest.approx(((1 / 5 + 1 / 4) / (1 / 5)) ** 0.5)
+
+
 @pytest.mark.parametrize(
     ("values", "mean", "half", "n", "nan"),
     [
