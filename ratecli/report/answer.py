@@ -453,6 +453,30 @@ def worst_constraint(ledger: Ledger, answer: Answer) -> tuple[str, st.SheetCell]
     return name, st.estimate_cell(quantity.shifted(value))
 
 
+def answers_to_json(ledger: Ledger) -> list[dict[str, Any]]:
+    """Return each answer as plain data: what is expected, measured and confirmed."""
+    goal, split, found = goal_of(ledger), answer_split(ledger), list[dict[str, Any]]()
+    for answer in answers(ledger):
+        best = answer.best
+        means = {k: each.mean if each.finite else None for k, each in best.violations.items()}
+        found.append(
+            {
+                "at": dict(answer.task),
+                "is_goal": answer.task == goal,
+                "algorithm": best.group.label,
+                "point": dict(best.group.point),
+                "qualifies": best.is_kept or not ledger.constraints,
+                "rows": split,
+                "objective": best.value if best.objective.finite else None,
+                "cost": answer.cost.mean if answer.cost.finite else None,
+                "expected": best.level,
+                "violations": means,
+                "verdict": str(best.verdict) if ledger.constraints else None,
+            }
+        )
+    return found
+
+
 def incomplete_notes(ledger: Ledger) -> list[str]:
     """Return a sentence if only a part of the planned trials have run."""
     missing = sum(ledger.status(trial) == NOT_RUN for trial in ledger.plan)

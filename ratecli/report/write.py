@@ -22,7 +22,7 @@ from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial, is_violated
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
-from ratecli.report.answer import answer_lines, best_sheet, incomplete_notes
+from ratecli.report.answer import answer_lines, answers_to_json, best_sheet, incomplete_notes
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.check.expectations import expectation_sheet
 from ratecli.report.groups import group_by, trial_datasets, trial_values
@@ -39,7 +39,14 @@ MAX_FOLDER_NAME = 100
 MAX_NAME_PART = 12
 """Number of characters of the key that distinguish trials with equal names."""
 MODEL_SUFFIX = ".npz"
-REPORT_FILES = ("metrics.csv", "trials.csv", "summary.csv", "summary.md", fs.REPORT_FILE)
+REPORT_FILES = (
+    "metrics.csv",
+    "trials.csv",
+    "summary.csv",
+    "summary.md",
+    "answers.json",
+    fs.REPORT_FILE,
+)
 REPORT_FOLDERS = ("tables", "figures", fs.MODELS_FOLDER)
 
 
@@ -116,6 +123,8 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
     yield "metrics.csv", csv_text(metrics_table(ledger))
     yield "trials.csv", csv_text(trials_table(ledger))
     yield "summary.csv", csv_text(summary_table(ledger), nan="")
+    answer = json.dumps(answers_to_json(ledger), indent=1, ensure_ascii=False)
+    yield "answers.json", f"{answer}\n"
     yield "summary.md", terminal_safe(summary_markdown(ledger))
     for table, sheet in zip(
         ledger.report_entries("tables"), requested_sheets(ledger), strict=False

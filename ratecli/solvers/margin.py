@@ -230,8 +230,8 @@ def _refuse(search: TighteningSearch, tried: Sequence[Attempt]) -> Solution:
             helps.append(f"more {where} rows")
         helps += _other_algorithms(search)
         listed = " or ".join([*filter(None, [", ".join(helps[:-1])]), helps[-1]])
-        reason = f"this algorithm finds no model that makes {worst} hold {wanted} and is better "
-        reason += f"than a constant {kind}; any of these may help: {listed}"
+        reason = f"no model that is expected to satisfy {worst} {wanted} is better than a constant "
+        reason += f"{kind}. What may help: {listed}"
     return Solution({}, "no_solution_found", reason)
 
 

@@ -7,7 +7,14 @@ from synthetic_ledger import certificate, measured, planned, texts, tutorial
 
 from ratecli.ledger.records import BEST_CONSTANT_KEY, NEW_DATA_KEY, TrialResult
 from ratecli.ledger.view import SAME_TEST_SET, Ledger
-from ratecli.report.answer import NEW_ROWS_HINT, answer_lines, answers, best_sheet, incomplete_notes
+from ratecli.report.answer import (
+    NEW_ROWS_HINT,
+    answer_lines,
+    answers,
+    answers_to_json,
+    best_sheet,
+    incomplete_notes,
+)
 from ratecli.report.groups import group_names
 from ratecli.report.sheet import Sheet, SheetCell, format_number, to_markdown
 from ratecli.report.sheets import constraint_sheet, requested_sheets
@@ -494,6 +501,25 @@ def test_the_goal_is_answered_in_two_lines():
     assert answer_lines(replace(ledger, meta={"experiment": hopeless})) == [
         f"expected to hold on new rows at 0 of 2 values of kappa, confirmed at 1; {NEW_ROWS_HINT}"
     ]
+
+
+def test_the_answers_as_plain_data():
+    ledger = ledger_of(PAID, objective="error", rule="recall >= kappa", goal={"kappa": 1})
+    first, second = answers_to_json(ledger)
+    assert first == {
+        "at": {"kappa": 1},
+        "is_goal": True,
+        "algorithm": "fair",
+        "point": {"kappa": 1},
+        "qualifies": True,
+        "rows": "test",
+        "objective": pytest.approx(0.3),
+        "cost": pytest.approx(0.1),
+        "expected": None,
+        "violations": {"parity": pytest.approx(-0.4 / 3)},
+        "verdict": "confirmed",
+    }
+    assert (second["is_goal"], second["qualifies"], second["verdict"]) == (False, False, "violated")
 
 
 @pytest.mark.parametrize(

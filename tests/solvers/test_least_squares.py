@@ -232,7 +232,7 @@ def test_a_bound_that_makes_a_model_worse_than_a_constant_does_not_call_for_more
         LeastSquares(), MarginSpec("new_rows", 0.9), made, np.random.default_rng(0)
     )
     assert found.status == "no_solution_found"
-    assert "any of these may help: a looser limit, other features or" in found.reason
+    assert "What may help: a looser limit, other features or" in found.reason
     assert "instead of 300" not in found.reason  # no number of rows
 
 

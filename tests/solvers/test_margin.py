@@ -272,7 +272,7 @@ def test_too_few_rows_for_a_margin_are_no_solution():
         assert guarded(given).status == "solved"
         found = guarded(given, "new_rows", level=0.99)
         assert (found.status, bool(found.variants)) == (status, status == "solved")
-        assert ("any of these may help: a limit of" in found.reason) == (copies == 1)
+        assert ("What may help: a limit of" in found.reason) == (copies == 1)
 
 
 def test_a_model_no_better_than_a_constant_does_not_call_for_more_rows():
@@ -379,10 +379,7 @@ def test_margin_never_returns_a_model_worse_than_a_constant(rule, name, sample):
     else:
         assert found.status == "no_solution_found"
         rates = {"odds": r" \([ft]pr\[g = [ac]\], [ft]pr\[g = [ac]\]\)"}.get(rule, "")  # of four
-        start = (
-            f"this algorithm finds no model that makes 'p'{rates} hold on new rows with probabil"
-        )
-
+        start = f"no model that is expected to satisfy 'p'{rates} on new rows with probability 0.95"
         assert re.match(start, found.reason)
 
 
