@@ -21,7 +21,7 @@ from ratecli.report.write import MAX_FOLDER_NAME, trial_folders, write_models, w
 
 FIGURE = "figures/tradeoff-ratio-error"
 FILES = (
-    *("metrics.csv", "trials.csv", "summary.csv", "summary.md", "answers.json", "tables/errors.md"),
+    *("metrics.csv", "trials.csv", "summary.csv", "answers.json", "summary.md", "tables/errors.md"),
     *(f"{FIGURE}.svg", f"{FIGURE}.png", f"{FIGURE}-2.svg", f"{FIGURE}-2.png"),
     "report.html",
 )
