@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 EXIT_CHECK_FAILED = 3
 REFERENCE = RESULTS_FOLDER / "reference"
-MAX_ROWS = 40
 
 ReferenceOption: TypeAlias = Annotated[
     Path, Option("--reference", metavar="FOLDER", file_okay=False, help="Folder of references.")
@@ -143,21 +142,19 @@ def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github:
     from ratecli.report.check import findings as fd  # noqa: PLC0415
     from ratecli.report.sheet import to_text  # noqa: PLC0415
 
-    placed = prepared.document.placed
     failed = [each for each in outcome.alike if not each[0].verdict.good]
     shown = [each for each in failed if github or not each[0].verdict.compared]
-    faults = [placed(fd.diagnostic(each)) for each in shown]
-    notes = [placed(note) for note in outcome.notes]
+    faults = [prepared.document.placed(fd.diagnostic(each)) for each in shown]
+    notes = list(map(prepared.document.placed, outcome.notes))
     if github:
         echo(diagnostics_to_github([*faults, *notes]), nl=bool(faults or notes))
     for fault in [] if github else faults:  # in this order
         print_diagnostics([fault])
     echo("\n".join([fd.check_summary(outcome), *fd.notes_above(outcome)]))
-    sheet = fd.findings_sheet(outcome)
-    if sheet.rows and not github:
-        echo(to_text(sheet, MAX_ROWS))
-        if len(sheet.rows) > MAX_ROWS:
-            echo(f"... and {len(sheet.rows) - MAX_ROWS} more: --format json has all")
-    if not github:  # what to do about a failed check is said above the notes
-        echo("\n".join(below := fd.notes_below(outcome)), nl=bool(below))
-        print_diagnostics([replace(each, help=None) for each in notes] if failed else notes)
+    if github:
+        return
+    sheet, below = fd.findings_sheet(outcome), fd.notes_below(outcome)
+    if sheet.rows:
+        echo("\n".join([to_text(sheet), *below]))
+    # what to do about a failed check is said above the notes
+    print_diagnostics([replace(each, help=None) for each in notes] if failed else notes)

@@ -386,14 +386,15 @@ def best_sheet(ledger: Ledger) -> st.Sheet:
     split, constraints = answer_split(ledger), ledger.constraints
     level, shown = f"{DEFAULT_LEVEL:.0%}", ShownObjective.of(ledger)
     text = note("best", shown=shown, split=split, constraints=constraints, level=level)
-    rows = [_best_row(ledger, each, split) for each in answers(ledger)]
+    rows = [best_row(ledger, each, split) for each in answers(ledger)]
     for task, reason in unsolved_tasks(ledger):
         none = st.SheetCell("none: no model", tone="bad", more=reason)
         rows.append([*task.items(), ("model", none)])
     return st.make_sheet(f"Best models ({split})", rows, text)
 
 
-def _best_row(ledger: Ledger, answer: Answer, split: str) -> st.SheetRow:
+def best_row(ledger: Ledger, answer: Answer, split: str) -> list[tuple[str, Any]]:
+    """Return titles and cells of an answer's row in the table of best models."""
     best, point, shown = answer.best, answer.best.group.point, ShownObjective.of(ledger)
     row: list[tuple[str, Any]] = list(answer.task.items())
     row.append(("model", _model_cell(ledger, answer)))

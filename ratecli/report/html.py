@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from ratecli.errors import FaultError
@@ -18,8 +20,8 @@ from ratecli.report import answer, sheets
 from ratecli.report import sheet as st
 from ratecli.report.certificates import MAX_TREES, certificate_sheet, certificates_to_show
 from ratecli.report.check import expectations as ex
-from ratecli.report.groups import group_by, seed_groups
-from ratecli.report.plots.canvas import PlotImage
+from ratecli.report.groups import group_by
+from ratecli.report.plots.canvas import PlotImage, requested_plots
 from ratecli.report.templates import note, render_template, to_yaml
 from ratecli.runner.end_warnings import end_warnings
 from ratecli.solvers.registry import all_algorithms
@@ -99,14 +101,8 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
     FaultError
         E505 if `place` cannot be written.
     """
-    text = render_joined(folders, place)
-    atomic_write(place, text, parents=True)
-    return place
-
-
-def render_joined(folders: Sequence[Path], place: Path) -> str:
-    """Render the page; `place` is the path it will have."""
     rows: list[st.SheetRow] = []
+    plots: list[tuple[st.SheetCell, Ledger, str]] = []
     statuses: Counter[str] = Counter()
     findings: list[ex.ExpectedFinding] = []
     for folder in dict.fromkeys(folders):
@@ -115,16 +111,23 @@ def render_joined(folders: Sequence[Path], place: Path) -> str:
         if (report := folder / REPORT_FILE).is_file():
             relative = os.path.relpath(report.resolve(), place.parent.resolve())
             link = quote(Path(relative).as_posix())
-        name = str(ledger.experiment.get("name") or folder.name)
-        rows.append(_experiment_row(st.SheetCell(name, link=link), ledger, error))
+        name = st.SheetCell(str(ledger.experiment.get("name") or folder.name), link=link)
+        rows.append(_experiment_row(name, ledger, error))
         statuses.update(map(ledger.status, ledger.plan))
         findings += ex.compare_expectations(ledger)
-    return render_template(
+        for plot in requested_plots(ledger)[:1] if answer.answers(ledger) else ():
+            drawing = folder / "figures" / f"{plot.name}.svg"
+            if drawing.is_file():
+                plots.append((name, ledger, base64.b64encode(drawing.read_bytes()).decode()))
+    text = render_template(
         "joined.html.j2",
         experiments=st.make_sheet("Experiments", rows, note("experiments")),
+        plots=plots,
         outcome=st.count_by_status(statuses),
         verdicts=ex.count_verdicts(findings),
     )
+    atomic_write(place, text, parents=True)
+    return place
 
 
 def _read_results(folder: Path) -> tuple[Ledger, st.SheetCell | None]:
@@ -140,15 +143,24 @@ def _read_results(folder: Path) -> tuple[Ledger, st.SheetCell | None]:
 
 
 def _experiment_row(name: st.SheetCell, ledger: Ledger, error: st.SheetCell | None) -> st.SheetRow:
-    verdicts = ex.count_verdicts(ex.compare_expectations(ledger))
-    counted = ", ".join(f"{word} {count}" for word, count, _ in verdicts)
-    tone = "bad" if any(tone == "bad" for *_, tone in verdicts) else ""
-    description = str(ledger.experiment.get("description") or "")
+    """Return the goal of an experiment, its best model and how its trials ended."""
+    task, shown = answer.goal_of(ledger), answer.ShownObjective.of(ledger).name
+    found, cells = answer.answer_of(ledger, task), dict[str, Any]()
+    if found is not None:
+        cells = dict(answer.best_row(ledger, found, answer.answer_split(ledger)))
+        cells["objective"] = replace(cells[shown], text=f"{shown} {cells[shown].text}")
+    elif ledger.results:
+        cells["model"] = answer.answer_lines(ledger)[0]
+    ended = st.status_cell(Counter(map(ledger.status, ledger.plan)))
+    for verdict, count, tone in ex.count_verdicts(ex.compare_expectations(ledger)):
+        if tone == "bad":
+            text = f"{ended.text}; expected numbers: {verdict} {count}"
+            ended = replace(ended, text=text, tone=tone)
     return [
         ("experiment", name),
-        ("question", textwrap.shorten(description, 200, placeholder="...")),
-        ("trials", len(ledger.plan)),
-        ("ended", error or st.status_cell(Counter(map(ledger.status, ledger.plan)))),
-        ("satisfied on test", st.satisfied_cell(seed_groups(ledger.algorithms), "test")),
-        ("expected numbers", st.SheetCell(counted, tone=tone)),
+        ("goal", ", ".join(filter(None, [*ledger.constraints, st.format_point(task or {})]))),
+        ("best model", error or cells.get("model")),
+        *((title, cells.get(title)) for title in ("objective", "cost", "expected")),
+        ("confirmed", cells.get("confirmed", cells.get("satisfied"))),
+        ("trials", ended),
     ]

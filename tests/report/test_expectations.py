@@ -176,7 +176,7 @@ def test_each_expectation_that_differs_is_one_warning():
     ledger = ledger_of(*differs, *silent, both, k=3)
     faults = warn_unmet_expectations(ledger)
     assert {fault.code for fault in faults} == {"W501"}
-    ours = "'error' of 'fit' is 0.5000 (main, k = 3, test), "
+    ours = "'error' of fit (main, k = 3, test) is 0.5000, "
     assert [fault.message.removeprefix(ours) for fault in faults] == [
         "expected: ≤ 0.4",
         "expected: paper 0.1 within 2%",

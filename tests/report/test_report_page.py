@@ -11,11 +11,11 @@ from importlib import resources
 
 import pytest
 import synthetic_ledger
-from synthetic_ledger import planned
+from synthetic_ledger import planned, texts
 
 from ratecli.ledger.view import Ledger
 from ratecli.report import html
-from ratecli.report.groups import trial_values
+from ratecli.report.answer import best_sheet
 from ratecli.report.plots import draw_plots
 from ratecli.report.sheet import Sheet, SheetCell
 from ratecli.report.templates import render_template
@@ -189,7 +189,7 @@ def test_a_part_of_a_run_says_so_first(example):
 )
 def test_cells_have_sort_keys_and_classes(cell, attributes):
     sheet = Sheet("x", ("x",), ((cell,), (SheetCell("1", 1.0),)))
-    page = render_template("joined.html.j2", experiments=sheet, outcome=[], verdicts=[])
+    page = render_template("joined.html.j2", experiments=sheet, plots=[], outcome=[], verdicts=[])
     assert f"<tr><td{attributes}>{cell.text}</td>" in page
 
 
@@ -257,21 +257,31 @@ def table_rows(page: str, title: str) -> list[list[str]]:
 
 def test_each_row_links_to_the_experiments_report(tmp_path):
     for name in ("a b", "c"):
-        ledger = stored(tmp_path / "deep" / name, name)
+        stored(tmp_path / "deep" / name, name)
     (tmp_path / "deep" / "a b" / "report.html").write_text("")
+    (tmp_path / "deep" / "a b" / "figures").mkdir()
+    (tmp_path / "deep" / "a b" / "figures" / "tradeoff-ratio-error.svg").write_text("<svg/>")
     folders = [tmp_path / "deep" / name for name in ("a b", "c", "never", "c")]
     place = html.write_joined(folders, tmp_path / "pages" / "all.html")
     page = place.read_text("utf-8")
-    assert re.findall(r'<a href="([^"]*)">', page) == ["../deep/a%20b/report.html"]
+    assert re.findall(r'<a href="([^"]*)">', page) == ["../deep/a%20b/report.html"] * 2
+    assert re.findall(r"image/svg\+xml;base64,([^\"]*)", page) == ["PHN2Zy8+"]
     rows = table_rows(page, "Experiments")
     assert [row[0] for row in rows] == ["a b", "c", "never"]
-    assert rows[-1][3] == "not_run"
+    assert rows[-1] == ["never", "", "not_run", *[""] * 5]
     assert "<h1>3 experiments</h1>" in page
-    assert rows[0][2:4] == ["90", "ok 54, not_met 30, no_solution_found 5, error 1"]
-    kept, measured = map(int, rows[0][4].removeprefix("✗ ").split(" of "))
-    places = [value[1:] for trial in ledger.plan for value in trial_values(ledger, trial)]
-    numbers = [v for split, metric, v in places if (split, metric) == ("test", "violation.parity")]
-    assert (kept, measured) == (sum(each <= 1e-6 for each in numbers), len(numbers))
+    assert rows[0][1] == "parity"
+    assert rows[0][2].startswith("expected to hold on new rows at 0 of 6 values of kappa, ")
+    assert rows[0][-1] == "ok 54, not_met 30, no_solution_found 5, error 1"
+
+
+def test_a_row_has_the_goal_its_best_model_and_what_it_costs(tmp_path):
+    ledger = stored(tmp_path / "a", "a", goal={"kappa": 0.8})
+    page = html.write_joined([tmp_path / "a"], tmp_path / "report.html").read_text("utf-8")
+    (row,) = table_rows(page, "Experiments")
+    (best,) = [each for each in texts(best_sheet(ledger)) if each[0] == "0.8"]
+    _, model, error, cost, expected, confirmed, _ = best
+    assert row[1:7] == ["parity, kappa = 0.8", model, f"error {error}", cost, expected, confirmed]
 
 
 def test_an_unreadable_ledger_is_named_beside_the_others(tmp_path):
@@ -285,6 +295,7 @@ def test_an_unreadable_ledger_is_named_beside_the_others(tmp_path):
     fault = (
         f"cannot be read: E502: &#39;{tmp_path}/b/trials.sqlite&#39; is not a ledger of ratecli."
     )
-    assert rows[0][3].startswith(fault)
-    assert rows[2][3] == "not_run"
-    assert rows[1][-1] == "differs 1, not measured 1, better 1, holds 2, not judged 1"
+    assert rows[0][2].startswith(fault)
+    assert rows[2][2] == "not_run"
+    told = "error 1; expected numbers: differs 1; expected numbers: not measured 1"
+    assert rows[1][-1].endswith(told)

@@ -206,11 +206,8 @@ def warn_unmet_expectations(ledger: Ledger) -> list[Diagnostic]:
         apart = [each for each in every if each.verdict is Verdict.DIFFERS]
         if apart:
             first = apart[0]
-            about = ", ".join(
-                filter(None, [first.variant, st.format_point(first.point), first.split])
-            )
             measured = st.format_number(math.nan if first.now is None else first.now)
             others = f", and {len(apart)} of {len(every)} rows differ" if len(every) > 1 else ""
-            message = f"'{first.metric}' of '{first.algorithm}' is {measured} ({about}), expected: "
-            found.append(Diagnostic("W501", f"{message}{_target(first.entry)}{others}"))
+            message = f"{first.what} is {measured}, expected: {_target(first.entry)}{others}"
+            found.append(Diagnostic("W501", message))
     return found

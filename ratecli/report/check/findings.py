@@ -223,9 +223,8 @@ class CheckReport:
 
 def _likeness(each: Finding) -> tuple[str, ...]:
     """Return what findings have in common that are printed as one."""
-    if not each.verdict.compared:
-        return each.verdict, each.metric, each.detail, each.help
-    return each.verdict, each.against, each.algorithm, each.metric
+    who = (each.against, each.algorithm) if each.verdict.compared else (each.detail, each.help)
+    return each.verdict, each.metric, *who
 
 
 def to_junit(checks: Sequence[CheckReport]) -> bytes:
@@ -351,12 +350,11 @@ def notes_below(check: CheckReport) -> list[str]:
         lines.append("a changed metric fails because neither direction is known to be better")
     if any(each.metric.startswith(VIOLATION_PREFIX) for each in found):
         lines.append("the violation of a satisfied constraint counts as 0")
-    left = [each.algorithm for each in check.of(TABLE_VERDICTS)]
-    left = [label for label in left if label in check.baselines]
-    if left and not any(each.algorithm in check.baselines for each in found):
-        names = " and ".join(dict.fromkeys(left))
-        count = f"{len(left)} change{'s' * (len(left) > 1)}"
-        lines.append(f"not listed: {count} of {names}, where constraints are ignored")
+    left = Counter(each.algorithm for each in check.of(TABLE_VERDICTS))
+    left -= Counter(each.algorithm for alike in check.alike for each in alike)
+    if left:
+        counts = ", ".join(f"{count} of {algorithm}" for algorithm, count in left.items())
+        lines.append(f"changes that are not listed: {counts}")
     helps = [each.help for each in found if not each.verdict.good and each.help]
     return lines + [f"help: {text}" for text in helps[:1]]
 

@@ -86,22 +86,17 @@ def changed_data(changes: Changes, was: Mapping[str, str], now: Mapping[str, str
 
 def change_notes(experiment: Experiment, changes: Changes, data: Sequence[str]) -> list[Diagnostic]:
     """Return a warning (W503) for each changed setting, and for each data set with other rows."""
-    hint = "the results are compared nevertheless; pin again if the change is intended"
-    found = [
-        Diagnostic(
-            "W503",
-            f"'{name}' changed since the results were pinned: {_shorten(was)} -> {_shorten(now)}",
-            hint,
-            loc=_loc(experiment, name),
-            key=True,
-        )
+    since, how = "changed since the results were pinned", "its file or preparation differs"
+    found: list[tuple[Loc, str]] = [
+        (_loc(experiment, name), f"'{name}' {since}: {_shorten(was)} -> {_shorten(now)}")
         for name, (was, now) in changes.items()
     ]
-    for name in data:
-        how = "it was added or removed, or its file or preparation differs"
-        message = f"data set '{name}' changed since the results were pinned: {how}"
-        found.append(Diagnostic("W503", message, hint, loc=("datasets", name), key=True))
-    return found
+    found += [
+        (("datasets", name), f"data set '{name}' {since}: it was added or removed, or {how}")
+        for name in data
+    ]
+    hint = "the results are compared nevertheless; pin again if the change is intended"
+    return [Diagnostic("W503", text, hint, loc=loc, key=True) for loc, text in found]
 
 
 def _loc(experiment: Experiment, name: str) -> Loc:
