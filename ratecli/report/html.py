@@ -107,10 +107,9 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
     findings: list[ex.ExpectedFinding] = []
     for folder in dict.fromkeys(folders):
         ledger, error = _read_results(folder)
-        link = ""
-        if (report := folder / REPORT_FILE).is_file():
-            relative = os.path.relpath(report.resolve(), place.parent.resolve())
-            link = quote(Path(relative).as_posix())
+        report = folder / REPORT_FILE
+        relative = os.path.relpath(report.resolve(), place.parent.resolve())
+        link = quote(Path(relative).as_posix()) if report.is_file() else ""
         name = st.SheetCell(str(ledger.experiment.get("name") or folder.name), link=link)
         rows.append(_experiment_row(name, ledger, error))
         statuses.update(map(ledger.status, ledger.plan))

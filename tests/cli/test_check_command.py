@@ -99,9 +99,9 @@ def test_half_a_point_of_error_fails_and_names_changed_versions(pinned, cli):
 def test_a_goal_that_is_no_longer_met_is_named_with_its_pinned_model(pinned, cli):
     known = json.loads(REFERENCE.read_text())
     (model,) = known["answers"]
-    assert not model["holds"]
+    assert not model["qualifies"]
     known["answers"] = [
-        model | {"algorithm": "unconstrained", "variant": "deterministic", "holds": True}
+        model | {"algorithm": "unconstrained", "variant": "deterministic", "qualifies": True}
     ]
     REFERENCE.write_text(json.dumps(known))
     plant(pinned, 0.005)

@@ -340,7 +340,7 @@ def changed(algorithm, limit, split, verdict=Verdict.REGRESSED, metric="error"):
     return Finding(verdict, metric=metric, was=0.1, now=0.2, detail="as pairs", help="why", **place)
 
 
-ANSWER = PinnedModel(algorithm="fit", variant="v", point={"limit": 0.8}, holds=True)
+ANSWER = PinnedModel(algorithm="fit", variant="v", point={"limit": 0.8}, qualifies=True)
 
 
 def test_the_answer_comes_first_alike_rows_are_one_and_baselines_are_counted():
@@ -366,6 +366,19 @@ def test_the_answer_comes_first_alike_rows_are_one_and_baselines_are_counted():
     assert [row[1] for row in texts(findings_sheet(alone))] == ["free"]
     assert notes_above(alone) == ["best model: fit (limit = 0.8); no comparison failed"]
     assert notes_below(alone) == ["(as pairs)", "help: why"]
+
+
+def test_each_expectation_has_its_own_row_also_of_a_baseline():
+    found = [
+        replace(
+            changed("free", limit, "test", Verdict.DIFFERS), against="expect", loc=("expect", k)
+        )
+        for k, limit in enumerate((0.7, 0.7, 0.8))
+    ]
+    found[1:1] = [changed("fit", 0.8, "test")]
+    check = CheckReport(Path("x.yaml"), "x", None, found, models=[ANSWER], baselines={"free"})
+    rows = [[row[1], row[2]] for row in texts(findings_sheet(check))]
+    assert rows == [["fit", "0.8"], ["free", "0.7"], ["free", "0.7"], ["free", "0.8"]]
 
 
 def test_what_is_not_compared_for_one_reason_is_one_diagnostic():

@@ -148,11 +148,10 @@ def compare_points(
 
 def _new_silence(now: PinnedTrials, was: PinnedTrials) -> str:
     """Return which trials ended without a result, unlike in the reference; "" if none did."""
-    silent = {seed: status for seed, status in now.status.items() if status not in CONCLUSIVE}
     new = [
         f"{status} at seed {seed}"
-        for seed, status in silent.items()
-        if was.status.get(seed) != status
+        for seed, status in now.status.items()
+        if status not in CONCLUSIVE and was.status.get(seed) != status
     ]
     known = FINISHED.issuperset(now.statuses)
     return f"it ended as {', '.join(new)}, unlike in the reference" if new and known else ""

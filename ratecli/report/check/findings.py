@@ -210,20 +210,24 @@ class CheckReport:
     def alike(self) -> list[Alike]:
         """The findings to print, alike ones together: what fails, then what else changed.
 
-        If the check fails, other changes are only those of the answers. Changes of algorithms that
-        ignore constraints are left out, unless they answer the goal or nothing else changed.
+        If the check fails, other changes are only those of the answers. Changes of baselines since
+        the pin are left out, unless nothing else changed.
         """
         changed = self.of(TABLE_VERDICTS)
         if not self.holds:
             changed = [each for each in changed if not each.verdict.good or self.is_of_answer(each)]
-        kept = [each for each in changed if each.algorithm not in self.baselines] or changed
-        found = self.of([each for each in Verdict if not each.compared]) + kept
+        kept = [
+            each
+            for each in changed
+            if each.against == "expect" or each.algorithm not in self.baselines
+        ]
+        found = self.of([each for each in Verdict if not each.compared]) + (kept or changed)
         return list(group_by(found, _likeness).values())
 
 
-def _likeness(each: Finding) -> tuple[str, ...]:
+def _likeness(each: Finding) -> tuple[object, ...]:
     """Return what findings have in common that are printed as one."""
-    who = (each.against, each.algorithm) if each.verdict.compared else (each.detail, each.help)
+    who = (each.algorithm, each.loc) if each.verdict.compared else (each.detail, each.help)
     return each.verdict, each.metric, *who
 
 
@@ -284,11 +288,9 @@ def findings_sheet(check: CheckReport) -> st.Sheet:
     found = [alike for alike in check.alike if alike[0].verdict.compared]
     names = list(dict.fromkeys(name for each, *_ in found for name in each.point))
     several = len({each.variant for alike in found for each in alike if each.variant}) > 1
-    rows = [_row(alike, ["variant"] * several + names) for alike in found]
-    if len({each.detail for each, *_ in found}) > 1:
-        rows = [
-            [*row, ("comparison", each.detail)] for row, (each, *_) in zip(rows, found, strict=True)
-        ]
+    titles = ["variant"] * several + names
+    details = len({each.detail for each, *_ in found}) > 1
+    rows = ([*_row(each, titles), *[("comparison", each[0].detail)] * details] for each in found)
     return st.make_sheet("Changes", rows)
 
 

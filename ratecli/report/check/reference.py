@@ -110,13 +110,13 @@ class PinnedTrials(_Strict):
 class PinnedModel(_Strict):
     """The models of an algorithm at a sweep point that answer a task.
 
-    `holds` is whether the constraints are expected or confirmed to hold (`Setting.is_kept`).
+    It `qualifies` if the constraints are expected or confirmed to hold (`Setting.is_kept`).
     """
 
     algorithm: str
     variant: str
     point: dict[str, bool | int | float | str]
-    holds: bool
+    qualifies: bool
 
     @property
     def name(self) -> str:
@@ -192,8 +192,8 @@ def answering_models(ledger: Ledger) -> list[PinnedModel]:
     found = [each.best for each in answers(ledger) if task in (None, each.task)]
     groups = [(each.group, each.is_kept) for each in found]
     return [
-        PinnedModel(algorithm=of.label, variant=of.variant, point=dict(of.point), holds=holds)
-        for of, holds in groups
+        PinnedModel(algorithm=of.label, variant=of.variant, point=dict(of.point), qualifies=kept)
+        for of, kept in groups
     ]
 
 
