@@ -153,6 +153,11 @@ error, by variant and metric. `test` is an identifier of the test rows and their
 GROUP_RATES_KEY = "group rates"
 """Key of `TrialResult.info` for rates of groups on new rows (`sampling.summaries`)."""
 
+CURVES_KEY = "group curves"
+"""Key of `TrialResult.info` for ROC and calibration by group (`sampling.summaries`)."""
+ROC_STEPS = 20
+"""ROC curves are stored at the false positive rates 0, 1/20, ..., 1."""
+
 FILTERS_KEY = "filters"
 """Key of `TrialResult.info` for the summaries of filters (`sampling.summaries`)."""
 

@@ -32,6 +32,8 @@ from ratecli.render import terminal_safe
 from ratecli.report import groups as gr
 from ratecli.report import sheet as st
 from ratecli.report.answer import incomplete_notes
+from ratecli.report.plots.canvas import PlotImage
+from ratecli.report.plots.curves import curves_by_group, draw_curves
 from ratecli.report.templates import note, render_template
 from ratecli.report.write import trials_with_files, with_manifest
 from ratecli.solvers.registry import all_algorithms
@@ -265,6 +267,23 @@ class ModelCard:
             row = {"group": names.get(group, group), "rows": found["rows"][group], **cells}
             rows.append(row)
         return st.make_sheet("Rates by group", rows, SPLITS[found["split"]])
+
+    @property
+    def curve_images(self) -> list[PlotImage]:
+        """ROC and calibration by group, if they were measured."""
+        return draw_curves(self.ledger, [self.trial], self.model.variant, "Curves by group")
+
+    @property
+    def curves(self) -> st.Sheet:
+        """The area under the ROC curves by group, and parts of them."""
+        rows: list[st.SheetRow] = []
+        for each in curves_by_group(self.ledger, [self.trial], self.model.variant):
+            _, roc = each.curves["ROC"]
+            parts = {
+                f"tpr at fpr {k / rc.ROC_STEPS:g}": st.estimate_cell(roc[k]) for k in (1, 2, 4)
+            }
+            rows.append({"group": each.name, "area": st.estimate_cell(each.area), **parts})
+        return st.make_sheet("ROC by group", rows)
 
     @property
     def certificate(self) -> st.Sheet:

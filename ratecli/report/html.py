@@ -31,8 +31,13 @@ QUOTED = re.compile(r"'[^']*'( \(\w+\))?")
 """A quoted name, perhaps with a variant."""
 
 
-def render_report(ledger: Ledger, plots: Sequence[PlotImage]) -> str:
-    """Render the report, whose template calls the functions that make its tables and sentences."""
+def render_report(
+    ledger: Ledger, plots: Sequence[PlotImage], curves: Sequence[PlotImage] = ()
+) -> str:
+    """Render the report, whose template calls the functions that make its tables and sentences.
+
+    `plots` are those of the file, and `curves` those by group.
+    """
     return render_template(
         "report.html.j2",
         ledger=ledger,
@@ -40,6 +45,7 @@ def render_report(ledger: Ledger, plots: Sequence[PlotImage]) -> str:
         sheets=sheets,
         lead=plots[:1],
         others=plots[1:],
+        curves=curves,
         outcome=st.count_by_status(Counter(map(ledger.status, ledger.plan))),
         verdicts=ex.count_verdicts(ex.compare_expectations(ledger)),
         expectations=ex.expectation_sheet(ledger),

@@ -27,7 +27,7 @@ from ratecli.report.certificates import collect_certificates
 from ratecli.report.check.expectations import expectation_sheet
 from ratecli.report.groups import group_by, trial_datasets, trial_values
 from ratecli.report.html import render_report
-from ratecli.report.plots import draw_plots
+from ratecli.report.plots import draw_answer_curves, draw_plots
 from ratecli.report.sheet import format_scalar, to_markdown
 from ratecli.report.sheets import constraint_sheet, group_rate_sheet, requested_sheets, tuning_sheet
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
@@ -134,10 +134,11 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
             text = terminal_safe(f"{to_markdown(sheet)}\n{notes}\n")
             yield f"tables/{fs.unique_file_name(table['file'])}.md", text
     drawn = draw_plots(ledger)
-    for picture in drawn:
+    curves = draw_answer_curves(ledger, drawn)
+    for picture in [*drawn, *curves]:
         yield f"figures/{picture.name}.svg", picture.svg
         yield f"figures/{picture.name}.png", picture.png
-    yield fs.REPORT_FILE, render_report(ledger, drawn)
+    yield fs.REPORT_FILE, render_report(ledger, drawn, curves)
 
 
 def write_models(place: Path, ledger: Ledger, store: LedgerStore) -> int:

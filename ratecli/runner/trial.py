@@ -21,6 +21,7 @@ from ratecli.experiment.plan import TrialSpec
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTANT_NAME_KEY,
+    CURVES_KEY,
     EFFECTIVE_ROWS_KEY,
     GROUP_RATES_KEY,
     NEW_DATA_KEY,
@@ -46,6 +47,7 @@ from ratecli.runner.training_problem import (
     training_problem,
     with_penalties,
 )
+from ratecli.sampling import summaries as sm
 from ratecli.sampling.deployed import (
     column_classifier,
     rates_of_other,
@@ -57,7 +59,6 @@ from ratecli.sampling.encoding import stored_encoding
 from ratecli.sampling.logs import effective_rows
 from ratecli.sampling.rows import NoRowsKeptError, TrialData, load_training_rows, load_trial_data
 from ratecli.sampling.safety_rows import SafetyRows
-from ratecli.sampling.summaries import group_rates, summarize_filters, violation_pieces
 from ratecli.solvers.base import USABLE_STATUSES, Solution
 from ratecli.solvers.fit_cache import FitCache, cache_adjusted_time, shared_fits
 from ratecli.solvers.hull.infeasible import unmet_status
@@ -361,12 +362,12 @@ class Trial:
         if sample.logs is not None and predictions:
             main, split = next(iter(predictions.values())), "test" if "test" in splits else "train"
             info[EFFECTIVE_ROWS_KEY] = effective_rows(sample, split, leaves, main)
-        filters = summarize_filters(case.goals(), sample, splits, solution.variants, predictions)
+        filters = sm.summarize_filters(case.goals(), sample, splits, solution.variants, predictions)
+        measured = trial.rows, case.metrics.values(), case.groups, predictions
         info |= filters or {
             **trial.best_constants(),
-            GROUP_RATES_KEY: group_rates(
-                trial.rows, case.metrics.values(), case.groups, predictions
-            ),
+            GROUP_RATES_KEY: sm.group_rates(*measured),
+            CURVES_KEY: sm.group_curves(*measured),
         }
         return MeasuredSolution(solution, values, status, reason, info)
 
@@ -462,7 +463,7 @@ class Trial:
         if case.guard.holds == "new_rows" and case.guard.level is not None:
             levels = dict.fromkeys(list(predictions)[:1], case.guard.level)  # the main variant
         rules = case.constraints
-        found = violation_pieces(self.rows, rules, predictions) if rules else {}
+        found = sm.violation_pieces(self.rows, rules, predictions) if rules else {}
         rows = np.flatnonzero(self.rows.sample.part == "test")
         if self.rows.positions is not None:
             rows = np.sort(self.rows.positions[rows])

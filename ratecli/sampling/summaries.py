@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ratecli.errors import Diagnostic
-from ratecli.ledger.records import FILTERS_KEY
+from ratecli.ledger.records import FILTERS_KEY, ROC_STEPS
 from ratecli.ledger.violations import Pieces
 from ratecli.models.base import Classifier
 from ratecli.models.proxies import ProxyFilter
@@ -33,10 +34,16 @@ from ratecli.rates.syntax import Condition
 from ratecli.rates.table import OTHER, RATES, Measurement
 from ratecli.sampling.deployed import rates_of_other
 from ratecli.sampling.rows import TrialData
+from ratecli.solvers.curve import RateCurve
 
 DECISION_RATES = ("positive_rate", "tpr", "fpr", "error")
 NUMBER_RATES = ("mean_error", "mse")
 MAX_GROUPS = 1000
+MAX_CURVES = 8
+"""Most groups with curves."""
+MAX_BINS, MIN_BIN_ROWS = 10, 20
+"""Most bins of a calibration curve, and the fewest rows of a bin."""
+CURVE_DIGITS = 4
 
 
 def group_rates(
@@ -79,6 +86,64 @@ def group_rates(
                     numbers[leaf.rate.name].append(scale * math.sqrt(variance))
     counts = {str(where): sample.counted(sample.rows(where, split)) for where in wheres}
     return {"split": split, "rows": counts, "rates": found}
+
+
+def group_curves(
+    rows: TrialData,
+    metrics: Iterable[Expression],
+    groups: Iterable[Slice],
+    predictions: Mapping[str, Predictions],
+) -> dict[str, Any]:
+    """Return ROC and calibration curves of the main variant by group, as JSON data.
+
+    The rows are those of `group_rates`, the groups the first `MAX_CURVES` of `groups` and of those
+    in metrics. `variant` is its name; `groups` has, for each group:
+
+    - `roc` (`ROC_STEPS` + 1,): the true positive rates at evenly spaced false positive rates;
+    - `area`: the area under the exact curve; `positives`: the number of positive rows;
+    - `calibration` (3, B): mean probability, share of positives and number of rows of each of at
+      most `MAX_BINS` bins of equally many rows with neighbouring scores; B = 0 if the model returns
+      no probabilities.
+
+    Numbers of rows are effective ones. Groups are left out if they have one class, or if their
+    scores have fewer than three values. There are no curves for numeric labels, logged decisions
+    and streams.
+    """
+    sample = rows.sample
+    if not predictions or sample.label_range or sample.logs or sample.count is not None:
+        return {}
+    variant, main = next(iter(predictions.items()))
+    split = next(name for name in ("test", "train") if name in rows.splits())
+    used = [leaf.where for leaf in ex.leaves(*metrics) if leaf.where.conditions]
+    wheres = list(dict.fromkeys([*groups, *used]))[:MAX_CURVES]
+    masks = {str(each): sample.rows(each, split) & sample.mask("labelled") for each in wheres}
+    own = {name: np.flatnonzero(mask) for name, mask in masks.items() if mask.any()}
+    found = {name: _curves(sample, main, some) for name, some in own.items()}
+    return {"variant": variant, "groups": {name: each for name, each in found.items() if each}}
+
+
+def _curves(sample: Sample, main: Predictions, rows: NDArray[np.intp]) -> dict[str, Any]:
+    """Return the curves of some rows, or nothing if they have one class or too few scores."""
+    curve = RateCurve.of(main.scores[rows])
+    rows = rows[curve.order]
+    positive, weight, chances = sample.label[rows] == 1, sample.weight[rows], main.estimates[rows]
+    classes = weight * np.stack([positive, ~positive])
+    reached = np.cumsum(classes, axis=1)[:, curve.counts[1:] - 1]
+    if len(curve.counts) < 4 or not reached[:, -1].all():
+        return {}
+    tpr, fpr = np.pad(reached / reached[:, -1:], ((0, 0), (1, 0)))
+    decides = np.array_equal(chances, main.decisions[rows])  # and estimates no probability
+    bins = 0 if decides else min(MAX_BINS, len(rows) // MIN_BIN_ROWS)
+    starts = np.arange(bins) * len(rows) // max(bins, 1)
+    parts = np.stack([weight * chances, classes[0], weight, weight**2])
+    chance, share, total, squares = np.add.reduceat(parts, starts, axis=1)[:, ::-1]
+    numbers = {
+        "roc": np.interp(np.linspace(0, 1, ROC_STEPS + 1), fpr, tpr),
+        "area": (tpr[1:] + tpr[:-1]) @ np.diff(fpr) / 2,
+        "positives": reached[0, -1] ** 2 / (classes[0] @ classes[0]),
+        "calibration": np.stack([chance / total, share / total, total**2 / squares]),
+    }
+    return {name: np.round(each, CURVE_DIGITS).tolist() for name, each in numbers.items()}
 
 
 SUMMARY_DIGITS = 10

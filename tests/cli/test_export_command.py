@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from people import measured, read, trial
 from scipy.stats import binomtest
+from sklearn.metrics import roc_auc_score
 
 from ratecli.render import terminal_safe
 
@@ -139,6 +140,11 @@ def test_a_card_has_the_measured_numbers(cli, rows):
             low, high = share.proportion_ci()
             shown = f"{share.statistic:.4f} [{low:.4f}, {high:.4f}]"
             assert groups[group][rate] == shown
+    scores = {row["group"]: row for row in card_table(text, "Scores by group")}
+    area = {k: f"{roc_auc_score(found.y[m], found.score[m]):.4f}" for k, m in masks.items()}
+    assert {group: row["area"] for group, row in scores.items()} == area
+    page = Path("majorize-seed=0-card.html").read_text("utf-8")
+    assert page.count('aria-label="Curves by group"') == 1
 
 
 def test_a_card_states_limits(cli, rows):

@@ -6,19 +6,26 @@ import json
 
 import numpy as np
 import pytest
+from sklearn import metrics
 
 from experiments import measured_values, people, run_file, write
 from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import FILTERS_KEY
 from ratecli.models.storage import loads
 from ratecli.rates.analysis import constraint_goal, objective_goal
+from ratecli.rates.expression import Slice
 from ratecli.rates.matrix import Predictions
-from ratecli.rates.parser import parse_constraint, parse_expression
+from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
 from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Sample
 from ratecli.rates.scope import Scope
 from ratecli.sampling.rows import TrialData, load_trial_data
-from ratecli.sampling.summaries import group_rates, joint_rate_groups, violation_pieces
+from ratecli.sampling.summaries import (
+    group_curves,
+    group_rates,
+    joint_rate_groups,
+    violation_pieces,
+)
 
 
 def rates_of(label, predicted, weight, label_range=None):
@@ -52,6 +59,77 @@ def test_errors_of_weighted_rates_are_their_standard_deviations(spread):
     assert np.std(values) == pytest.approx(np.sqrt(0.3 * 0.7 / rows[0]), rel=0.15)
     values, _, errors = np.array(means).T
     assert np.std(values) == pytest.approx(np.mean(errors), rel=0.15)
+
+
+GROUP = Slice.of((), parse_conditions("sex = F"))
+
+
+def curves_of(label, scores, estimates=None, weight=None, **more):
+    """The stored curves of a group with all rows but the last, which has the highest score."""
+    n = len(label) + 1
+    sample = Sample(
+        columns={"sex": np.array(["F"] * (n - 1) + ["M"], dtype=object)},
+        label=np.append(label, 0.0),
+        dataset=np.full(n, "d"),
+        part=np.full(n, "test"),
+        weight=np.ones(n) if weight is None else np.append(weight, 1.0),
+        **more,
+    )
+    scores = np.append(scores, max(scores, default=0) + 1)
+    decisions = (scores > 0).astype(float)
+    main = Predictions(
+        decisions, scores, decisions if estimates is None else np.append(estimates, 1)
+    )
+    rows = TrialData(sample, np.zeros((n, 0)))
+    found = group_curves(rows, [], [GROUP], {"main": main, "other": main})
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    return found["groups"].get(str(GROUP)) if found else None
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_curves_of_a_group_are_those_of_scikit_learn(weighted):
+    """Scores of two digits have ties."""
+    rng, n = np.random.default_rng(0), 500
+    scores = rng.normal(size=n).round(2)
+    chances = 1 / (1 + np.exp(-scores))
+    label = (rng.random(n) < chances).astype(float)
+    weight = rng.choice([1.0, 2.0], n) if weighted else np.ones(n)
+    found = curves_of(label, scores, chances, weight)
+    fpr, tpr, _ = metrics.roc_curve(label, scores, sample_weight=weight, drop_intermediate=False)
+    assert found["roc"] == pytest.approx(np.interp(np.linspace(0, 1, 21), fpr, tpr), abs=1e-4)
+    area = metrics.roc_auc_score(label, scores, sample_weight=weight)
+    assert found["area"] == pytest.approx(area, abs=1e-4)
+    own = weight[label == 1]
+    assert found["positives"] == pytest.approx(own.sum() ** 2 / (own @ own))
+    probabilities, shares, counts = found["calibration"]
+    assert counts == [50] * 10 or (weighted and max(counts) < 50)
+    if not weighted:
+        bins = np.split(np.sort(chances), 10)
+        assert probabilities == pytest.approx([each.mean() for each in bins], abs=1e-4)
+        assert np.mean(shares) == pytest.approx(label.mean(), abs=1e-4)
+
+
+LABEL, SCORES = np.arange(60) % 2, np.arange(60) - 30.0
+
+
+@pytest.mark.parametrize(
+    ("known", "calibrated", "arguments"),
+    [
+        (True, False, {}),
+        (True, True, {"estimates": np.linspace(0, 1, 60)}),
+        (False, False, {"label": np.ones(60)}),
+        (False, False, {"label": np.full(60, np.nan)}),
+        (False, False, {"scores": np.sign(SCORES + 0.5)}),
+        (False, False, {"label": [], "scores": []}),
+        (False, False, {"label_range": (0.0, 1.0)}),
+        (False, False, {"count": np.ones(61)}),
+    ],
+)
+def test_which_models_have_curves(known, calibrated, arguments):
+    found = curves_of(**{"label": LABEL, "scores": SCORES, **arguments})
+    assert (found is not None) == known
+    if found is not None:
+        assert [len(each) for each in found["calibration"]] == [3 * calibrated] * 3
 
 
 def pieces_of(text, label, yes):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ratecli.files import unique_file_name
 from ratecli.ledger.view import Ledger
+from ratecli.report.answer import answer_of, answer_split, goal_of
 from ratecli.report.plots.canvas import Canvas, PlotImage, PlotRequest, draw_image, requested_plots
 from ratecli.report.plots.convergence import draw_convergence
+from ratecli.report.plots.curves import draw_curves
 from ratecli.report.plots.filters import draw_group_shares, draw_posteriors
 from ratecli.report.plots.lines import draw_guarantee, draw_tradeoff
+from ratecli.report.sheet import format_point
 
 PLOT_KINDS: dict[str, Callable[[Ledger, PlotRequest[Any]], Canvas]] = {
     "tradeoff": draw_tradeoff,
@@ -26,3 +30,14 @@ def draw_plots(ledger: Ledger) -> list[PlotImage]:
         return []
     plots = requested_plots(ledger)
     return [draw_image(PLOT_KINDS[plot.options.kind], ledger, plot) for plot in plots]
+
+
+def draw_answer_curves(ledger: Ledger, others: Sequence[PlotImage]) -> list[PlotImage]:
+    """Draw the curves by group of the answer's model, if known; its name is not one of others'."""
+    answer = answer_of(ledger, goal_of(ledger))
+    if answer is None:
+        return []
+    best, name = answer.best, unique_file_name("curves", [each.name for each in others])
+    model = ", ".join(filter(None, [best.name, format_point(answer.task)]))
+    caption = f"Curves by group: {model} ({answer_split(ledger)})"
+    return draw_curves(ledger, best.group.trials, best.group.variant, caption, name)

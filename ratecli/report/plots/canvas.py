@@ -17,13 +17,14 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from ratecli.config.report import PLOT_TYPES, BasePlot
 from ratecli.files import unique_file_name
 from ratecli.ledger.records import OBJECTIVE, VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
-from ratecli.report.groups import results_frame
+from ratecli.report.groups import IntervalEstimate, results_frame
 from ratecli.report.sheet import format_point
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -58,6 +59,7 @@ LEGEND_LINE = 0.2
 NO_NUMBERS = "no trial has these values"
 ONE_SEED = "one seed, no intervals"
 PlotT = TypeVar("PlotT", bound=BasePlot)
+SourceT = TypeVar("SourceT")
 
 
 @dataclass(frozen=True)
@@ -252,15 +254,15 @@ class Canvas:
 
 
 def draw_image(
-    draw: Callable[[Ledger, PlotRequest[Any]], Canvas], ledger: Ledger, plot: PlotRequest[Any]
+    draw: Callable[[SourceT, PlotRequest[Any]], Canvas], source: SourceT, plot: PlotRequest[Any]
 ) -> PlotImage:
-    """Draw a plot and return its images; user settings have no effect on them."""
+    """Draw a plot of some results and return its images; user settings have no effect on them."""
     style = resources.files("ratecli.report").joinpath("page", "plots.mplstyle")
     with resources.as_file(style) as path, matplotlib.style.context(["default", path], True):
-        canvas, narrow = draw(ledger, plot), b""
+        canvas, narrow = draw(source, plot), b""
         svg, png = canvas.save("svg"), canvas.save("png")
         if canvas.columns > 1:
-            narrow = draw(ledger, replace(plot, narrow=True)).save("svg")
+            narrow = draw(source, replace(plot, narrow=True)).save("svg")
     width = round(96 * canvas.figure.get_size_inches()[0])
     return PlotImage(plot.name, canvas.caption, svg, png, canvas.what, width, narrow)
 
@@ -360,6 +362,15 @@ def _shaded(colour: str, shade: float) -> str:
 
 def band_style(colour: str) -> dict[str, Any]:
     return {"facecolor": colour, "alpha": 0.14, "linewidth": 0, "zorder": 1.2}
+
+
+def means_and_ends(
+    estimates: Sequence[IntervalEstimate],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return means (N,) and ends (2, N) of intervals; without an interval both are the mean."""
+    means = [each.mean or 0.0 for each in estimates]
+    ends = [each.interval or (mean, mean) for each, mean in zip(estimates, means, strict=True)]
+    return np.array(means), np.transpose(ends)
 
 
 def mark_empty(axes: Axes) -> None:

@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
@@ -240,11 +239,11 @@ def draw_lines(axes: Axes, lines: Sequence[SweepLine], *, swept: bool) -> None:
             "alpha": 0.3 if crowded else 0.5,
         }
         band = cv.band_style(colour) | ({"alpha": FAINT} if crowded else {})
-        ys, y_ends = _means_and_ends([point.y for point in points])
+        ys, y_ends = cv.means_and_ends([point.y for point in points])
         if line.flat:
             _draw_flat(axes, points[0], line.style, band)
         if points[0].place:
-            xs, x_ends = _means_and_ends([point.x for point in points])
+            xs, x_ends = cv.means_and_ends([point.x for point in points])
             if swept and len(points) > 1:
                 axes.fill_between(xs, *y_ends, **band)
             else:
@@ -298,15 +297,6 @@ def describe_cut(number: int) -> list[str]:
     """Return a note if intervals are cut off."""
     what = "1 interval is" if number == 1 else f"{number} intervals are"
     return [f"{what} cut off (few seeds make them wide)"] if number else []
-
-
-def _means_and_ends(
-    estimates: Sequence[gr.IntervalEstimate],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return means (N,) and ends (2, N) of intervals; without an interval both are the mean."""
-    means = [each.mean or 0.0 for each in estimates]
-    ends = [each.interval or (mean, mean) for each, mean in zip(estimates, means, strict=True)]
-    return np.array(means), np.transpose(ends)
 
 
 REFERENCE: dict[str, Any] = {"color": cv.GREY, "linewidth": 1.1, "marker": "", "zorder": 1.5}
