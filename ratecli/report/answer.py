@@ -535,7 +535,8 @@ def _evidence(ledger: Ledger, answer: Answer) -> str:
     if best.is_tested:
         promise = f"passed a safety test (confidence {best.level:.3g})"
     elif best.level is not None:
-        promise = f"expected to hold on new rows (probability {best.level:.3g})"
+        how = "expected" if best.is_expected else "trained"
+        promise = f"{how} to hold on new rows (probability {best.level:.3g})"
     proof = PROOFS[best.verdict]
     if split != "test":
         how = "violated" if best.verdict is Verdict.VIOLATED else "satisfied"

@@ -402,6 +402,10 @@ def test_a_stated_probability_counts_unless_test_sets_contradict_it(values, erro
     found = with_noise(ledger, error, dict.fromkeys("a", level))
     for row in best_sheet(found).rows:
         assert (row[1].text, row[3].text) == (name, "no" if level is None else "0.9")
+    one = replace(found, meta={"experiment": {**found.experiment, "goal": {"kappa": 1}}})
+    how = "expected" if name == "a" else "trained"
+    promise = f"{how} to hold on new rows (probability 0.9)"
+    assert answer_lines(one)[1].startswith(promise) == (level is not None)
     start = f"expected to hold on new rows at {2 * (name == 'a')} of 2 values of kappa"
     assert answer_lines(found)[0].startswith(start)
 
