@@ -20,6 +20,8 @@ from ratecli.report.templates import note
 
 MAX_BINS = 60
 """Maximum number of bins per line. Longer traces are summarized by mean and range per bin."""
+MARKS = 6
+"""Number of markers on a line with many positions; those of algorithms are not at the same ones."""
 LABELS = {"objective": "objective (train)", "violation": "worst violation (train)"}
 Trace = Sequence[Mapping[str, Any]]
 
@@ -138,4 +140,5 @@ def _draw_curve(axes: Axes, curve: ConvergenceCurve, name: str, *, logarithmic: 
     """Draw the objective or the violation as a line with its band, and a few markers."""
     band, style = curve_band(getattr(curve, name), logarithmic=logarithmic), curve.style
     axes.fill_between(band.index, band["low"], band["high"], **cv.band_style(style["color"]))
-    axes.plot(band.index, band["mean"], markevery=(0.02 * (curve.algorithm % 5), 0.2), **style)
+    every = max(1, len(band) // MARKS)
+    axes.plot(band.index, band["mean"], markevery=(curve.algorithm % every, every), **style)

@@ -115,7 +115,7 @@ def axis_labels(ledger: Ledger, axes: PlotAxes, split: str) -> tuple[str, str]:
 
 def _axis_label(ledger: Ledger, name: str, split: str) -> str:
     rule = (ledger.experiment.get("metrics") or {}).get(name, name)
-    label = name if rule == name else f"{name}: {rule}"
+    label = rule if rule.startswith(name) else f"{name}: {rule}"
     if name == OBJECTIVE:
         label = str(ledger.experiment.get(name) or name)
     if name.startswith(VIOLATION_PREFIX):
