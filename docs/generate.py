@@ -74,7 +74,6 @@ TRAINED = {
         (0.01, 0.13, 22),
     ),
     "thresholded": ("any", "no", "no", (0.03, 0.31, 66)),
-    "exponentiated_gradient": ("scikit-learn", "no", "with `randomize`", (0.16, 1.06, 205)),
     "coco": ("linear", "yes", "with `randomize`", (0.28, 2.39, None)),
     "zafar": ("linear", "no", "no", (0.05, 0.63, None)),
     "unconstrained": ("any", "no", "no", (0.02, 0.36, 73)),

@@ -27,6 +27,8 @@ ENTRY_POINT_GROUPS: dict[PluginKind, str] = {
 """The entry point group of each kind of plugin."""
 MODELS_GROUP = "ratecli.models"
 """Group of entry points that name classifier classes, which files may use as models."""
+CLASSIFIERS_GROUP = "ratecli.classifiers"
+"""Group of entry points that name classes of which stored models may consist, by class name."""
 OWN_PACKAGE = "ratecli"
 """Origin of built-in names."""
 TRUST_VARIABLE = "RATECLI_TRUST"
@@ -141,6 +143,12 @@ def installed_models() -> Mapping[str, str]:
     found = entry_points(group=MODELS_GROUP)
     names = Counter(entry.name for entry in found)
     return {entry.name: entry.value for entry in found if names[entry.name] == 1}
+
+
+@cache
+def installed_classifiers() -> Mapping[str, EntryPoint]:
+    """Return the classes of stored models that packages declare, by name, without importing any."""
+    return {entry.name: entry for entry in entry_points(group=CLASSIFIERS_GROUP)}
 
 
 def is_trusted_package(name: str) -> bool:

@@ -256,10 +256,9 @@ def case_key_content(case: Case) -> dict[str, Any]:
     Names of goals and metrics are not included, since they do not affect numbers.
     """
     rules = {goal.name: ex.to_text(goal.expression) for goal in case.constraints}
-    algorithm = all_algorithms()[case.algorithm]
-    needs, plugin = algorithm.needs, algorithm.plugin
+    plugin = all_algorithms()[case.algorithm].plugin
     optional = {
-        "needs": {needs: metadata.version(needs)} if needs else None,
+        "needs": {name: metadata.version(name) for name in case.solver.needs},
         "models": case.model_versions(),
         "tune": case.settings
         and {

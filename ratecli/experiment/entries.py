@@ -33,7 +33,12 @@ from ratecli.datasets.split import Holdout
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_under, unknown_name
 from ratecli.rates.scope import Scope
 from ratecli.solvers.base import ConstraintName, Solver
-from ratecli.solvers.oracles.choice import is_regressor, named_options, uses_penalty
+from ratecli.solvers.oracles.choice import (
+    installed_version,
+    is_regressor,
+    named_options,
+    uses_penalty,
+)
 from ratecli.solvers.oracles.model_names import LOGISTIC, PLUGIN_ORACLE, PROBABILITIES_OPTION
 from ratecli.solvers.registry import all_algorithms
 from ratecli.solvers.tuned import L2, Setting
@@ -53,9 +58,11 @@ def solver_class(name: str) -> type[Solver]:
 
 def usable_solver_class(name: str) -> type[Solver]:
     """Return the class of an algorithm; raise E202 if it or a package that it needs is missing."""
-    found, missing = solver_class(name), all_algorithms()[name].missing()
-    if missing is not None:
-        raise FaultError(missing)
+    found = solver_class(name)
+    for needed in found.needs:
+        if installed_version(needed) is None:
+            message = f"'{name}' needs {needed}, which is not installed"
+            raise FaultError(Diagnostic("E202", message, f"pip install {needed}"))
     return found
 
 

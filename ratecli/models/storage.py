@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ratecli.models import composed, layout, linear, policy, probabilities, proxies, trees
 from ratecli.models.base import Classifier
 from ratecli.models.probabilities import ProbabilityModel, dump_skops, load_skops, reject_zip_bomb
+from ratecli.plugins import installed_classifiers
 
 STORED_CLASSES: Mapping[str, Any] = {
     each.__name__: each
@@ -30,7 +31,7 @@ STORED_CLASSES: Mapping[str, Any] = {
     for each in vars(module).values()
     if isinstance(each, type) and is_dataclass(each)
 }
-"""Classes that a stored model may consist of, by name."""
+"""Classes that a stored model may consist of, by name; other packages add theirs (`plugins`)."""
 SCALARS = (bool, float, int, str)
 NamedArrays = Mapping[str, NDArray[Any]]
 ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")
@@ -138,13 +139,26 @@ def _read(value: Any, hint: Any, arrays: NamedArrays, known: dict[str, Any]) -> 
         if type(value) not in {hint, int if hint is float else hint}:
             raise ValueError(f"{value!r} is not a {hint.__name__}")
         return hint(value)
-    text, found = json.dumps(value), STORED_CLASSES.get(value["kind"], object)
+    text, found = json.dumps(value), _stored_class(value["kind"])
     if text not in known and found is not object:
         own = _field_types(found).items()
         known[text] = found(**{n: _read(value[n], t, arrays, known) for n, t in own})
     if text in known and isinstance(known[text], hint):
         return known[text]
     raise ValueError(f"kind '{value['kind']}' is unknown here")
+
+
+def _stored_class(name: str) -> Any:
+    """Return the class of a name, `object` if there is none.
+
+    Raises ValueError if the class of another package is no dataclass.
+    """
+    if name in STORED_CLASSES or name not in (others := installed_classifiers()):
+        return STORED_CLASSES.get(name, object)
+    found = others[name].load()
+    if not is_dataclass(found):
+        raise ValueError(f"'{name}' is no dataclass")
+    return found
 
 
 def _number_type(hint: Any) -> Any:

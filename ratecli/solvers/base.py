@@ -158,6 +158,8 @@ class Solver(ABC):  # noqa: B024  type checkers take no other class for hashable
     does not have to what to do instead. Settings are chosen by the goals, except that an algorithm
     chooses among values of the options `tunes` itself, by an option `tune`, and that parameters of
     its model, if no option is tuned, are chosen by the model's loss if it `tunes_by_loss`.
+    `needs` names the optional distributions that it imports: without them a file that names it is
+    rejected (E202), and their versions are part of every trial's key.
     `numbers`, `streams` and `episodes` are the option values with which it learns numeric labels,
     rows that are not held in memory (`Problem.stream`) and policies of episodes
     (`Problem.episodes`), or None if it never does.
@@ -172,12 +174,22 @@ class Solver(ABC):  # noqa: B024  type checkers take no other class for hashable
     tunes: ClassVar[Collection[str]] = ()
     tunes_by_loss: ClassVar[bool] = False
     hides_groups: ClassVar[bool] = False
+    needs: ClassVar[tuple[str, ...]] = ()
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()
     absent: ClassVar[Mapping[str, str]] = {}
     numbers: ClassVar[Mapping[str, Any] | None] = None
     streams: ClassVar[Mapping[str, Any] | None] = None
     episodes: ClassVar[Mapping[str, Any] | None] = None
+
+    @classmethod
+    def refusal(cls, goals: Sequence[Goal]) -> str:  # noqa: ARG003
+        """Return why goals of accepted classes are not supported, "" if they are.
+
+        Called without data: with the objective alone, with each constraint alone, and with all
+        constraints of an experiment.
+        """
+        return ""
 
     def obstacle(self, goal: Goal, rates: RateMatrix) -> Diagnostic | None:  # noqa: ARG002
         """Return a diagnostic if a constraint of an accepted class is not enforceable on the rows.

@@ -6,14 +6,12 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
-from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from ratecli import plugins
-from ratecli.errors import Diagnostic
 
 if TYPE_CHECKING:
     from ratecli.solvers.base import Solver
@@ -29,8 +27,6 @@ class Algorithm:
         The name, one line on what the algorithm does, and the publication or package it comes from.
     path
         `module:Class` below `ratecli.solvers`; "" if another package provides the algorithm.
-    needs
-        An optional package that the algorithm requires; the extra of ratecli has the same name.
     preset
         Options that replace the class's defaults.
     rank
@@ -43,7 +39,6 @@ class Algorithm:
     summary: str
     source: str
     path: str
-    needs: str = ""
     preset: Mapping[str, Any] = field(default_factory=dict, hash=False)
     rank: float = inf
     use: str = ""
@@ -57,13 +52,6 @@ class Algorithm:
     @property
     def choice_with_limits(self) -> str:
         return f"{self.choice} ({self.limits})" if self.limits else self.choice
-
-    def missing(self) -> Diagnostic | None:
-        """Return an E202 diagnostic if the required optional package is not installed."""
-        if not self.needs or find_spec(self.needs) is not None:
-            return None
-        message = f"'{self.name}' needs {self.needs}, which is not installed"
-        return Diagnostic("E202", message, f"pip install 'ratecli[{self.needs}]'")
 
     def row(self) -> dict[str, str]:
         """Return name, summary and origin for `ratecli ls algorithms`; nothing is imported."""

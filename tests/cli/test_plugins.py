@@ -24,6 +24,7 @@ from ratecli.experiment import entries
 from ratecli.experiment.prepare import check_available, check_file
 from ratecli.experiment.registry import describe
 from ratecli.experiment.report_facts import used_plugins
+from ratecli.models.storage import loads
 from ratecli.rates import metrics
 from ratecli.rates.parser import parse_expression
 from ratecli.solvers import registry as solvers
@@ -34,6 +35,7 @@ CACHES = (
     entries.solver_class,
     sources.source_of_plugin,
     metrics.load_plugin_metric,
+    plugins.installed_classifiers,
 )
 
 GOOD = """
@@ -138,6 +140,100 @@ def test_plugin_versions_are_part_of_the_keys_of_trials_that_use_them(acme, fold
     assert set(before) == {"never", "majorize"}
     assert all(before[label] != after[label] for label in before)
     assert planned("own.yaml") == own
+
+
+PICKY = """
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+from ratecli.models.base import Array, Classifier
+from ratecli.rates.analysis import Shape
+from ratecli.solvers.base import Solution, Solver
+
+@dataclass(frozen=True)
+class Half(Classifier):
+    chances: Array
+
+    @property
+    def width(self):
+        return len(self.chances)
+
+    def score(self, X):
+        return np.full(X.shape[0], 0.5)
+
+@dataclass(frozen=True)
+class Picky(Solver):
+    \"\"\"Takes one constraint at a time.\"\"\"
+
+    needs: ClassVar = ("threadpoolctl",)
+    objectives: ClassVar = frozenset({Shape.AFFINE})
+    constraints: ClassVar = frozenset({Shape.AFFINE})
+
+    @classmethod
+    def refusal(cls, goals):
+        if goals[0].name == "objective":
+            return "it minimizes only error" * (goals[0].text != "error")
+        return "one is enough" * (len(goals) > 1) + "no odds" * ("tpr" in goals[0].text)
+
+    def solve(self, problem, rng, progress):
+        return Solution({"it": Half(np.zeros(problem.X.shape[1]))})
+"""
+PICKY_ENTRIES = {
+    "ratecli.solvers": {"picky": "acme_picky:Picky"},
+    "ratecli.classifiers": {"Half": "acme_picky:Half"},
+}
+PICKY_FILE = """\
+name: picky
+datasets: {loans: {source: loans, rows: 100}}
+constraints: {p: 'positive_rate >= 0.1'}
+algorithms: [picky]
+report: {plots: []}
+"""
+
+
+@pytest.fixture
+def picky(site, folder):
+    """Install an algorithm that needs a package and refuses goals; return a path for its file."""
+    install(site, "acme-picky", PICKY_ENTRIES, {"acme_picky": PICKY})
+    return folder / "picky.yaml"
+
+
+def test_versions_of_packages_that_a_plugin_needs_are_part_of_the_key(picky, monkeypatch):
+    picky.write_text(PICKY_FILE)
+    (before,) = check_available(picky).plan.planned
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "99")
+    assert check_available(picky).plan.planned[0].key != before.key
+
+
+def test_a_file_is_refused_without_the_packages_that_a_plugin_needs(picky, monkeypatch, cli):
+    picky.write_text(PICKY_FILE)
+    monkeypatch.setattr(entries, "installed_version", lambda _: None)
+    assert cli("show", "picky").code == 0
+    answer = cli("validate", picky)
+    assert "error[E202]: 'picky' needs threadpoolctl, which is not installed" in answer.err
+    assert "pip install threadpoolctl" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("name:", "objective: fpr\nname:"), "minimize the objective: it minimizes only error"),
+        (("positive_rate", "tpr"), "enforce 'p': no odds"),
+        (("0.1'}", "0.1', q: 'positive_rate <= 0.9'}"), "these rules together: one is enough"),
+    ],
+)
+def test_a_plugin_refuses_goals_before_the_run(picky, cli, change, said):
+    picky.write_text(PICKY_FILE.replace(*change))
+    answer = cli("validate", picky)
+    assert "error[E308]: algorithm 'picky' cannot" in answer.err
+    assert said in answer.err
+
+
+def test_a_plugins_classifier_is_stored(picky, cli):
+    picky.write_text(PICKY_FILE)
+    assert cli("run", picky, "-q", "--executor", "serial").code == 0
+    (stored,) = picky.parent.glob("results/picky/models/*/it.npz")
+    assert type(loads(stored.read_bytes())).__name__ == "Half"
 
 
 BROKEN = {

@@ -278,13 +278,11 @@ algorithms:
   - majorize: {iterations: 3}
   - mixture
   - three_player: {steps: 40, tune: {learning_rate: [0.01, 0.1]}}
-  - exponentiated_gradient: {iterations: 5}
 report: {plots: []}
 """
 
 
 def test_columns_of_traces(folder, cli):
-    pytest.importorskip("fairlearn")
     (folder / "traces.yaml").write_text(TRACED)
     answer = cli("run", "traces.yaml", "-q", "--executor", "serial")
     assert answer.code == 0, answer.err

@@ -34,8 +34,6 @@ FEWER = {"three_player": {"steps": 600}, "coco": {"steps": 40}}
 )
 def test_built_in_algorithms_pass(name):
     algorithm = all_algorithms()[name]
-    if algorithm.missing() is not None:
-        pytest.skip(f"{name} is not installed")
     solver = algorithm.load()(**algorithm.preset | FEWER.get(name, {}))
     found = check_solver(solver, name=name)
     found.require()

@@ -192,7 +192,7 @@ def test_objectives_without_a_certificate_are_named_as_such(explained, objective
     assert any(line.startswith("optimum     local, ") for line in head)
     offered = [line.split()[0] for line in tail if " if " in line and "not support" not in line]
     assert {"post_shift", "mixture", "thresholded"} <= {*offered}
-    assert not {"three_player", "majorize", "coco", "exponentiated_gradient"} & {*offered}
+    assert not {"three_player", "majorize", "coco"} & {*offered}
 
 
 def test_objectives_with_a_certificate_are_not_called_local(explained):

@@ -9,7 +9,7 @@ from oracles.goals import BOTH, Rows, Rules, problem, rates_of, run, smooth_rows
 
 from ratecli.models.composed import MixtureClassifier
 from ratecli.models.storage import dumps
-from ratecli.solvers.baselines.options import ExponentiatedGradient, PostShift
+from ratecli.solvers.baselines.options import PostShift
 from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.majorize.options import Majorize
 from ratecli.solvers.players.options import ThreePlayer
@@ -26,7 +26,6 @@ SOLVERS = {
     "majorize": Majorize,
     "three_player": lambda **more: ThreePlayer(steps=300, **more),
     "responses": lambda **more: ThreePlayer(oracle="linear", steps=30, **more),
-    "reduction": ExponentiatedGradient,
 }
 
 
@@ -43,8 +42,6 @@ def single(given):
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_the_only_classifier_is_deterministic_and_the_solution_is_about_it(given, single, name):
-    if name == "reduction":
-        pytest.importorskip("fairlearn")
     found = single(name)
     assert list(found.variants) == ["deterministic"]
     judged = found.judged or (given, given.decisions(found.main))
@@ -60,8 +57,6 @@ def test_the_only_classifier_is_deterministic_and_the_solution_is_about_it(given
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_the_randomized_model_has_nearly_the_same_objective(given, single, name):
-    if name == "reduction":
-        pytest.importorskip("fairlearn")
     random = run(SOLVERS[name](**BOTH), given)
     assert list(random.variants) == ["stochastic", "deterministic"]
     alone = run(SOLVERS[name](randomize=True), given)

@@ -418,7 +418,6 @@ STOPPED = {"lightgbm": {"early_stopping_round": 5}}
         ("mixture", {"model": STOPPED}, ("model",)),
         ("mixture", {"model": {"plugin": {"probabilities": STOPPED}}},
          ("model", "plugin", "probabilities")),
-        ("exponentiated_gradient", {"model": STOPPED}, ("model",)),
         ("three_player", {"oracle": STOPPED}, ("oracle",)),
         ("naive_proxy", {"model": STOPPED}, ("model",)),
     ],

@@ -25,7 +25,6 @@ CASES = {
     "majorize": ({}, {"iterations": [1, 2]}),
     "zafar": ({}, {"covariance": [0.0, 0.1, 1.0]}),
     "thresholded": ({"model": TREE}, {"max_depth": [2, 6], "scores": ["in_sample", {"folds": 3}]}),
-    "exponentiated_gradient": ({"iterations": 2}, {"eps": [0.01, 0.5]}),
     "three_player": ({"steps": 30, "every": 5}, {"optimizer": ["adam", "sgd"]}),
     "post_shift": ({"model": TREE}, {"max_depth": [2, 6], "groups": ["known", "unknown"]}),
     "unconstrained": ({}, {"loss": ["hinge", "logistic"]}),
@@ -56,8 +55,6 @@ def main_decisions(solution, given):
     ("name", "held"), one_in(4, [("post_shift", True), *((name, False) for name in CASES)])
 )
 def test_the_chosen_setting_is_that_of_a_loop_over_settings_and_folds(name, held):
-    if name == "exponentiated_gradient":
-        pytest.importorskip("fairlearn")
     rows, new = smooth_rows(0, 240), smooth_rows(1, 240)
     given = problem(rows, RULES)
     options, tune = CASES[name]

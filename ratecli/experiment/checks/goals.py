@@ -209,6 +209,7 @@ def check_support(
         return
     numbers = any(name in numeric for name in case.datasets)
     objective, rules = resolve_goals(case)
+    refused = False
     for (loc, _), goal in zip(case.located_goals(), (objective, *rules), strict=True):
         aim = goal is objective
         why, span = refusal_reason(type(case.solver), goal, objective=aim)
@@ -218,6 +219,10 @@ def check_support(
             message = f"algorithm '{case.label}' cannot {what}: {why}"
             hint = _who_can(problem, case, goal, numbers=numbers)
             yield Diagnostic("E308", message, hint, loc=loc, span=span)
+            refused = True
+    if rules and not refused and (why := case.solver.refusal(rules)):
+        message = f"algorithm '{case.label}' cannot enforce these rules together: {why}"
+        yield Diagnostic("E308", message, loc=("constraints", rules[-1].name))
 
 
 def _who_can(problem: Problem, case: Case, goal: Goal, *, numbers: bool) -> str:
@@ -276,7 +281,7 @@ def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple
             text = shorten_text(ex.to_text(part), 100)
             why = f"'{text}' is not known to be monotone in '{ex.to_text(leaf)}'"
             return why, None if part.span == NO_SPAN else part.span
-    return "", None
+    return found.refusal([goal]), None
 
 
 def shorten_text(text: str, length: int) -> str:

@@ -12,7 +12,7 @@ from ratecli.models.composed import ProbabilityThreshold
 from ratecli.models.linear import LinearRegressor, Logistic, Threshold
 from ratecli.models.output_cache import array_digest, take_rows
 from ratecli.solvers.base import Progress, Solution
-from ratecli.solvers.baselines.options import Audit, PostShift, Thresholded, Unconstrained
+from ratecli.solvers.baselines.options import Audit, ThresholdSolver, Unconstrained
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
 from ratecli.solvers.fit_cache import CACHED_FITS, FitCache
 from ratecli.solvers.liblinear import ClassificationLoss, fit_liblinear
@@ -27,7 +27,7 @@ from ratecli.solvers.seldonian.score_models import (
     score_model_of,
 )
 
-ModelOptions = Unconstrained | Thresholded | PostShift
+ModelOptions = Unconstrained | ThresholdSolver
 LOGISTIC_TOLERANCE = 1e-4
 MAX_ITERATIONS = 20_000
 _logistic_cache = FitCache[tuple[Logistic, str]](CACHED_FITS)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt
-from pydantic import BeforeValidator
 
 from ratecli.errors import Diagnostic
 from ratecli.rates.analysis import (
@@ -19,13 +18,12 @@ from ratecli.rates.analysis import (
     Shape,
     count_affine_pieces,
 )
-from ratecli.solvers.base import ConstraintName, RandomizableSolver, Role, Solver, Variant
+from ratecli.solvers.base import ConstraintName, RandomizableSolver, Role, Solver
 from ratecli.solvers.oracles.choice import (
     LINEAR_MODEL,
     ModelOption,
     ModelOrRegressorOption,
     Scores,
-    check_reduced_model,
     existing_score,
     is_linear,
     is_of_module,
@@ -98,9 +96,12 @@ class ThresholdSolver(ModelSolver):
         others, 0 < S <= 0.9. A flexible model's scores of its own rows are too good: a recall set
         by them is missed on new rows. Default: `in_sample` for linear models and existing scores,
         `{held_out: 0.5}` for single decision trees, `{folds: 5}` for others.
+    loss
+        Loss of a linear model's score, as in `unconstrained`: `logistic` or `hinge`.
     """
 
     scores: Scores | None = None
+    loss: Literal["logistic", "hinge"] = "logistic"
 
     streams: ClassVar[Mapping[str, Any] | None] = None
 
@@ -189,13 +190,11 @@ class Thresholded(ThresholdSolver):
         The constraint to satisfy; all of them by default.
     free
         Whether to ignore the constraints and minimize the objective over all thresholds.
-    loss
-        `hinge` (linear SVM) or `logistic` (by LIBLINEAR).
     """
 
     meets: ConstraintName | None = None
     free: bool = False
-    loss: Literal["hinge", "logistic"] = "hinge"
+    loss: Literal["logistic", "hinge"] = field(default="hinge", kw_only=True)
 
     version: ClassVar[int] = 4
     runs: ClassVar[str] = "ratecli.solvers.baselines.thresholded:solve_thresholded"
@@ -233,8 +232,6 @@ class PostShift(ThresholdSolver, RandomizableSolver):
 
     Attributes
     ----------
-    loss
-        Loss of the score, as in `unconstrained`: `logistic` or `hinge`.
     gap
         How far the objective may be from the optimum.
     groups
@@ -249,7 +246,6 @@ class PostShift(ThresholdSolver, RandomizableSolver):
         comes first. `refuse`: the trial ends with E408.
     """
 
-    loss: Literal["logistic", "hinge"] = "logistic"
     gap: Annotated[float, Gt(0)] = 1e-5
     groups: Literal["known", "unknown"] = "known"
     min_support: Annotated[int, Ge(0)] = 0
@@ -313,43 +309,3 @@ class Zafar(Solver):
             return Diagnostic("E308", message, "use fewer groups, or another algorithm")
         found: Diagnostic | None = resolve_name(ONE_SIDED)(goal, rates)
         return found
-
-
-@dataclass(frozen=True)
-class ExponentiatedGradient(RandomizableSolver):
-    """fairlearn's `ExponentiatedGradient` (Agarwal et al. 2018, algorithm 1).
-
-    It returns a mixture, which is the model with `randomize`. By default, the model is the best
-    classifier on lines between members of the mixture, with the best threshold, as in `mixture`.
-
-    Multipliers grow exponentially with the violation of their constraint. The learner is fitted to
-    the signs of the costs and weighted by their size. After each step a linear program finds the
-    best mixture of the classifiers so far. Any affine constraint is enforced exactly as written,
-    through ratecli's own moments; this includes demographic parity, equal opportunity, equalized
-    odds and error rate parity, as differences or as ratios. A constraint may be violated by up to
-    twice the remaining gap (`not_met`).
-
-    Attributes
-    ----------
-    eps
-        Inverse of the largest sum of multipliers.
-    iterations
-        Maximum number of steps.
-    model
-        The learner: `linear`, which is LIBLINEAR's logistic regression with a regularized bias, or
-        a classifier as in `unconstrained`: `{lightgbm: {num_leaves: 15}}`.
-    gap
-        Duality gap at which the algorithm stops. The default is fairlearn's: half a standard error
-        of the first classifier's error.
-    """
-
-    eps: Annotated[float, Gt(0)] = 0.01
-    iterations: Annotated[int, Ge(1)] = 50
-    model: Annotated[str | dict[str, Any], BeforeValidator(check_reduced_model)] = LINEAR_MODEL
-    gap: Annotated[float, Gt(0)] | None = None
-
-    version: ClassVar[int] = 4
-    runs: ClassVar[str] = "ratecli.solvers.baselines.reduction:solve_reduction"
-    offers: ClassVar[Collection[Variant]] = ("deterministic", "stochastic", "voted", "hashed")
-    objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
-    constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})

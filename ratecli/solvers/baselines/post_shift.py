@@ -40,8 +40,12 @@ MIN_CHANCE_STEP = 1e-9
 """Chances of joint cuts that differ by no more than this are equal."""
 
 
-def couple_group_cuts(chances: Sequence[tuple[CutIndices, Array]]) -> tuple[CutIndices, Array]:
+def couple_group_cuts(
+    chances: Sequence[tuple[NDArray[Any], Array]],
+) -> tuple[NDArray[Any], Array]:
     """Combine the cuts and chances of each group into joint cuts (M, C) with chances (M,).
+
+    Cuts are indices or thresholds.
 
     A single random number determines the cuts of all groups. Hence M is at most the number of cuts
     minus the number of groups plus 1, and a number that selects a lower threshold in one group does

@@ -13,7 +13,7 @@ from ratecli.models.linear import Threshold
 from ratecli.models.output_cache import take_rows
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
 from ratecli.solvers.baselines.label_model import fit_model
-from ratecli.solvers.baselines.options import PostShift, Thresholded
+from ratecli.solvers.baselines.options import Thresholded, ThresholdSolver
 from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.infeasible import unmet_status
@@ -54,7 +54,7 @@ class ScoredRows:
         return None if self.seen else JudgedRows(self.problem, decisions)
 
 
-def score_rows(options: Thresholded | PostShift, problem: Problem) -> ScoredRows:
+def score_rows(options: ThresholdSolver, problem: Problem) -> ScoredRows:
     """Fit the model that the options name, and score rows as they say.
 
     Raises

@@ -237,7 +237,7 @@ _OWN_MODELS: Mapping[str, tuple[str, ...]] = dict.fromkeys(LINEAR_MODELS, ())
 check_oracle = ModelCheck(_OWN_ORACLES, no_stopping=NO_LABELS)
 check_probability_classifier = ModelCheck(no_stopping=NO_LABELS, probabilities=True)
 check_model = ModelCheck(_OWN_MODELS, what="a model", score=True)
-check_reduced_model = ModelCheck(_OWN_MODELS, what="a model", no_stopping=NO_LABELS)
+_check_reduced_model = ModelCheck(_OWN_MODELS, what="a model", no_stopping=NO_LABELS)
 check_regressor = ModelCheck(
     {LINEAR_MODEL: ()},
     kind="regressor",
@@ -262,6 +262,8 @@ ChancesOption = Annotated[str | dict[str, Any], BeforeValidator(check_probabilit
 """Type of a solver option: a classifier with probabilities, or `{name: {parameter: value}}`."""
 ModelOption = Annotated[str | dict[str, Any], BeforeValidator(check_model)]
 """Type of a solver option: the name of a model, or `{name: {parameter: value}}`."""
+ReducedModelOption = Annotated[str | dict[str, Any], BeforeValidator(_check_reduced_model)]
+"""Type of a solver option: a model that is fitted repeatedly, to other labels than the rows'."""
 RegressorOption = Annotated[str | dict[str, Any], BeforeValidator(check_regressor)]
 """Type of a solver option: the name of a regressor, or `{name: {parameter: value}}`."""
 ModelOrRegressorOption = Annotated[str | dict[str, Any], BeforeValidator(check_model_or_regressor)]
@@ -360,13 +362,13 @@ def model_versions(solver: object) -> dict[str, str]:
         with suppress(InvalidValueError):  # not set, or an option of a plugin
             path = class_path(NamedOptions.parse(value).fitted.name) or ""
             package = path.partition(":")[0].partition(".")[0]
-            if version := package not in {"", "sklearn"} and _installed_version(package):
+            if version := package not in {"", "sklearn"} and installed_version(package):
                 found[package] = version
     return found
 
 
 @cache
-def _installed_version(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
     """Return the version of a package, None for a module of the user's own."""
     with suppress(metadata.PackageNotFoundError):
         return metadata.version(package)

@@ -15,13 +15,13 @@ from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Linear
 from ratecli.models.storage import dumps, loads
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines.options import ExponentiatedGradient
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
-reductions = pytest.importorskip("fairlearn.reductions", reason="the extra 'fairlearn' is missing")
-from ratecli.solvers.baselines.reduction import AffineRowsMoment  # noqa: E402  needs fairlearn
+reductions = pytest.importorskip("fairlearn.reductions", reason="fairlearn is not installed")
+from ratecli_peers.fairlearn_reductions import ExponentiatedGradient  # noqa: E402
+from ratecli_peers.reductions import AffineRowsMoment  # noqa: E402  needs fairlearn
 
 BOUND = 0.05
 GROUPS = ("a", "b", "c")
@@ -136,6 +136,23 @@ def test_boosted_trees_meet_the_goals_and_see_columns():
 def test_an_existing_score_cannot_be_fitted():
     with pytest.raises(FaultError, match="an existing score cannot be"):
         make_solver("exponentiated_gradient", {"model": {"score": "s"}}, [])
+
+
+def test_early_stopping_is_refused():
+    model = {"lightgbm": {"early_stopping_round": 5}}
+    with pytest.raises(FaultError, match="'early_stopping_round' is not possible here"):
+        make_solver("exponentiated_gradient", {"model": model}, [])
+
+
+def test_by_default_it_is_deterministic_and_nearly_as_good():
+    rules = {"p": "positive_rate[g=a] >= 0.9 * positive_rate[g=b]", "r": "min(tpr, by=g) >= 0.6"}
+    given = problem(smooth_rows(0, n=400), Rules(rules))
+    found, both = run(ExponentiatedGradient(), given), solved(given)
+    assert list(found.variants) == ["deterministic"]
+    decided = given.decisions(found.main)
+    assert set(np.unique(decided)) <= {0.0, 1.0}
+    assert found.trace[-1]["objective"] == pytest.approx(given.value_of(decided))
+    assert found.trace[-1]["objective"] <= both.trace[-1]["objective"] + 0.01
 
 
 def test_too_few_steps_are_a_limit():

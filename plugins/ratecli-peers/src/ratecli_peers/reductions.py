@@ -1,4 +1,4 @@
-"""The algorithm `exponentiated_gradient`: fairlearn's reduction to weighted classification.
+"""What solves fairlearn's reductions to weighted classification.
 
 Importing this module requires fairlearn.
 """
@@ -8,30 +8,26 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from fairlearn import reductions
 from scipy import sparse
-from sklearn.linear_model import LogisticRegression
 
-from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import MIN_CHANCE, MixtureClassifier, mixture_variants
-from ratecli.models.layout import ColumnLayout
-from ratecli.models.linear import Logistic, Threshold
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import affine_pieces
 from ratecli.solvers.base import Progress, Solution, trace_row
-from ratecli.solvers.baselines.options import ExponentiatedGradient
 from ratecli.solvers.hull.deterministic import best_of_members
 from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.liblinear import to_int32_indices
-from ratecli.solvers.oracles.base import FitRows
-from ratecli.solvers.oracles.choice import is_linear
-from ratecli.solvers.oracles.estimators import as_classifier, fit_named
 from ratecli.solvers.problem import Problem, mix_of
+from ratecli_peers.fairlearn_reductions import ExponentiatedGradient, GridSearch
+from ratecli_peers.learner import Learner, constant, fit_weighted
+from ratecli_peers.rows import GroupRows, dense, package_errors, plain_solution, solution, start
+from ratecli_peers.rules import GroupRule, one_rule
 
 
 class AffineRowsMoment(reductions.ClassificationMoment):  # type: ignore[misc]
@@ -67,63 +63,7 @@ class AffineRowsMoment(reductions.ClassificationMoment):  # type: ignore[misc]
         return pd.Series(-self.total_samples * (prices @ self.slopes))
 
 
-@dataclass
-class Learner:
-    """The estimator that fairlearn fits: the model of an option.
-
-    Attributes
-    ----------
-    model
-        The option.
-    layout
-        The columns behind the features.
-    l2
-        Regularization of a logistic regression.
-    seed
-        Seed of each fit.
-    classifier
-        The fitted classifier.
-    decisions
-        (n,) its decisions on the rows that it was fitted to, the only ones that fairlearn asks for.
-    """
-
-    model: Any
-    layout: ColumnLayout
-    l2: float
-    seed: int
-    classifier: Classifier = field(init=False)
-    decisions: Array = field(init=False)
-
-    def __sklearn_clone__(self) -> Learner:
-        return replace(self)
-
-    def fit(self, X: Features, y: Any, sample_weight: Any) -> Learner:
-        """Fit the model to rows (n, d), labels (n,) and weights (n,) that sum to n.
-
-        Raises
-        ------
-        FaultError
-            E501 if the model cannot be fitted or stored.
-        """
-        labels, weights = np.asarray(y, dtype=np.intp), np.asarray(sample_weight, dtype=float)
-        if is_linear(self.model):
-            fitted = LogisticRegression(
-                solver="liblinear", C=1 / (X.shape[0] * self.l2), random_state=self.seed
-            ).fit(X, labels, sample_weight=weights)
-            self.classifier = Logistic(fitted.coef_[0].astype(float), float(fitted.intercept_[0]))
-        else:
-            used = np.flatnonzero(weights)
-            rows = FitRows(X[used], self.layout, labels[used], weights[used])
-            random = np.random.default_rng(self.seed)
-            self.classifier = as_classifier(fit_named(self.model, rows, self.l2, random))
-        self.decisions = self.classifier.decide(X)
-        return self
-
-    def predict(self, X: Features) -> Array:  # noqa: ARG002
-        return self.decisions
-
-
-def solve_reduction(
+def solve_exponentiated_gradient(
     options: ExponentiatedGradient, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
     """Run the reduction, and measure its mixture by ratecli's rates."""
@@ -134,7 +74,7 @@ def solve_reduction(
     mix, constants = mix_of(problem.rates, forms)
     slopes = sparse.csr_array(mix @ problem.rates.A)
     constants = mix @ np.nan_to_num(problem.rates.c) + constants
-    learner = Learner(options.model, problem.layout, problem.l2, int(rng.integers(2**31)))
+    learner = Learner.of(options.model, problem, rng)
     limits = {"eps": options.eps, "max_iter": options.iterations, "nu": options.gap}
     reduction = reductions.ExponentiatedGradient(
         learner, AffineRowsMoment(slopes, constants), objective=objective, **limits
@@ -171,6 +111,45 @@ def solve_reduction(
 
 def _classifier(model: Any, width: int) -> Classifier:
     """Return the classifier of a learner or of fairlearn's fallback if all costs have one sign."""
-    if isinstance(model, Learner):
-        return model.classifier
-    return Threshold(np.zeros(width), 1.0 if model.constant == 1 else -1.0)
+    return model.classifier if isinstance(model, Learner) else constant(model.constant == 1, width)
+
+
+MOMENTS = {
+    "demographic_parity": reductions.DemographicParity,
+    "true_positive_rate_parity": reductions.TruePositiveRateParity,
+    "false_positive_rate_parity": reductions.FalsePositiveRateParity,
+    "error_rate_parity": reductions.ErrorRateParity,
+    "equalized_odds": reductions.EqualizedOdds,
+}
+
+
+def moment_of(rule: GroupRule) -> reductions.UtilityParity:
+    """Return fairlearn's moment of a rule."""
+    bound = {"ratio_bound" if rule.kind == "ratio" else "difference_bound": rule.bound}
+    return MOMENTS[rule.parity](**bound)
+
+
+def solve_grid_search(
+    options: GridSearch, problem: Problem, rng: np.random.Generator, progress: Progress
+) -> Solution:
+    """Run the grid search, and return the classifier that `selection_rule` selects."""
+    begun, learner = start(), Learner.of(options.model, problem, rng)
+    rows = GroupRows.of(problem, complete=True)
+    X = dense(problem, rows.rows)
+    if not problem.constraints:
+        weights = np.ones(len(rows.label))
+        return plain_solution(fit_weighted(learner, X, rows.label, weights))
+    limits = {"grid_size": options.grid_size, "grid_limit": options.grid_limit}
+    weight = {"constraint_weight": options.constraint_weight}
+    with package_errors("fairlearn"):
+        search = reductions.GridSearch(
+            learner, moment_of(one_rule(problem.constraints)), **limits, **weight
+        )
+        search.fit(X, rows.label, sensitive_features=rows.group)
+    progress(f"{len(search.predictors_)} classifiers fitted")
+    found = [_classifier(each, X.shape[1]) for each in search.predictors_]
+    best = search.best_idx_
+    if options.selection_rule == "rule":
+        keys = [(max(problem.violation(each), MAX_EXCESS), problem.value(each)) for each in found]
+        best = min(range(len(found)), key=keys.__getitem__)
+    return solution(problem, found[best], begun, "fairlearn", work=len(found))

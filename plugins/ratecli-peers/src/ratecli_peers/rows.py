@@ -1,0 +1,196 @@
+"""What adapters have in common: rows as other packages take them, fits, and solutions."""
+
+from __future__ import annotations
+
+import io
+import logging
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from ratecli.errors import Diagnostic, FaultError, exception_line
+from ratecli.models.base import Array, Classifier
+from ratecli.models.composed import GroupThreshold, MixtureClassifier
+from ratecli.models.linear import Logistic, Threshold, logistic
+from ratecli.solvers.base import JudgedRows, Solution, trace_row
+from ratecli.solvers.baselines.post_shift import couple_group_cuts
+from ratecli.solvers.hull.master import MAX_EXCESS
+from ratecli.solvers.oracles.estimators import dense_features
+from ratecli.solvers.problem import Groups, Problem
+
+CERTAIN = 1e9
+"""A threshold that no score is beyond."""
+
+
+@dataclass(frozen=True)
+class GroupRows:
+    """The labelled rows of the groups that constraints compare.
+
+    Attributes
+    ----------
+    rows
+        (m,) their indices among the problem's rows.
+    label
+        (m,) their labels, 0 or 1.
+    group
+        (m,) their groups, 0 to G - 1.
+    groups
+        The groups as slices; those of `cells` (G,) are compared.
+    """
+
+    rows: NDArray[np.intp]
+    label: NDArray[np.intp]
+    group: NDArray[np.intp]
+    groups: Groups
+    cells: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, problem: Problem, *, complete: bool = False) -> GroupRows:
+        """Return the rows of a problem, without those that have no label or no group.
+
+        Raises
+        ------
+        FaultError
+            E308 if rows have different weights, if groups overlap, or if they have to be `complete`
+            and a labelled row is in no group; E306 if no row has a label.
+        """
+        signs, weights = problem.labels()
+        used = weights[signs != 0]
+        if not np.allclose(used, used[0], rtol=1e-9):
+            raise _refused("rows have different weights")
+        groups = Groups.of_problem(problem)
+        members = groups.patterns.sum(axis=1)
+        if (members > 1).any():
+            raise _refused("the groups of the constraints overlap")
+        cells = np.flatnonzero(members == 1) if groups.slices else np.zeros(1, dtype=np.intp)
+        inside = (signs != 0) & np.isin(groups.of, cells)
+        if complete and inside.sum() < len(used):
+            raise _refused("some rows are in none of the groups of the constraints")
+        rows = np.flatnonzero(inside)
+        group = np.searchsorted(cells, groups.of[rows])
+        return cls(rows, (signs[rows] > 0).astype(np.intp), group, groups, cells)
+
+    @property
+    def memberships(self) -> Array:
+        """(m, S) which slices the rows are in, as 0 and 1."""
+        return self.groups.patterns[self.groups.of[self.rows]].astype(float)
+
+    def thresholds(
+        self, scorer: Classifier, chances: Sequence[tuple[Array, Array]]
+    ) -> GroupThreshold | MixtureClassifier:
+        """Return the classifier with thresholds of each of the G groups, chosen by chances.
+
+        Rows of other groups keep the threshold of the scorer.
+        """
+        every = [(np.zeros(1), np.ones(1)) for _ in self.groups.patterns]
+        for cell, (cuts, shares) in zip(self.cells, chances, strict=True):
+            order = np.argsort(cuts, kind="stable")
+            bounded = np.clip(np.asarray(cuts, dtype=float), -CERTAIN, CERTAIN)
+            every[cell] = bounded[order], np.asarray(shares, dtype=float)[order]
+        joint, shares = couple_group_cuts(every)
+        slices, patterns = self.groups.slices, self.groups.patterns
+        members = [GroupThreshold(scorer, slices, patterns, cuts) for cuts in joint]
+        return members[0] if len(members) == 1 else MixtureClassifier.of(members, shares)
+
+
+def _refused(why: str) -> FaultError:
+    return FaultError(Diagnostic("E308", f"the algorithm cannot be used: {why}"))
+
+
+@contextmanager
+def package_errors(package: str) -> Iterator[None]:
+    """Run code of a package: silent, and with its exceptions as E501.
+
+    Raises
+    ------
+    FaultError
+        E501 with the package's message.
+    """
+    level = logging.root.manager.disable
+    logging.disable()
+    try:
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            yield
+    except FaultError:
+        raise
+    except Exception as error:  # packages raise anything
+        message = f"{package} failed: {exception_line(error)}"
+        raise FaultError(Diagnostic("E501", message)) from error
+    finally:
+        logging.disable(level)
+
+
+class ScoreColumn(BaseEstimator):  # type: ignore[misc]
+    """An estimator whose prediction is its only feature."""
+
+    def fit(self, X: Any, y: Any) -> ScoreColumn:  # noqa: ARG002
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def predict(self, X: Any) -> Any:
+        return X[:, 0]
+
+
+def as_chance(classifier: Classifier, scores: Array) -> Array:
+    """Return scores (n,) of a classifier as chances of a positive label; 0 becomes 0.5.
+
+    The score of a linear model passes through the logistic function, that of other models is a
+    chance minus 0.5.
+    """
+    linear = isinstance(classifier, Threshold | Logistic)
+    return logistic(scores) if linear else np.clip(scores + 0.5, 0.0, 1.0)
+
+
+def as_threshold(classifier: Classifier, chances: Array) -> Array:
+    """Return thresholds on scores from thresholds on the chances that `as_chance` returns."""
+    chances = np.asarray(chances, dtype=float)
+    if not isinstance(classifier, Threshold | Logistic):
+        return chances - 0.5
+    inner = np.clip(chances, 0.0, 1.0)
+    with np.errstate(divide="ignore"):
+        return np.log(inner) - np.log1p(-inner)
+
+
+def dense(problem: Problem, rows: NDArray[np.intp]) -> Array:
+    """Return the features (m, d) of some rows as a dense array."""
+    return dense_features(problem.X[rows])
+
+
+def solution(
+    problem: Problem,
+    classifier: Classifier,
+    begun: float,
+    package: str,
+    judged: JudgedRows | None = None,
+    **more: Any,
+) -> Solution:
+    """Return the solution with a classifier, judged on training rows or on rows it has not seen."""
+    rows, decided = judged or (problem, problem.decisions(classifier))
+    value, violation = rows.value_of(decided), rows.worst_violation(rows.measured(decided))
+    row = trace_row(1, value, violation, begun, **more)
+    random = isinstance(classifier, MixtureClassifier)
+    variants = {"stochastic" if random else "deterministic": classifier}
+    if violation <= MAX_EXCESS:
+        return Solution(variants, trace=(row,), judged=judged)
+    reason = f"{package} leaves a constraint violated by {violation:.3g}"
+    return Solution(variants, "iteration_limit", reason, trace=(row,), judged=judged)
+
+
+def plain_solution(classifier: Classifier) -> Solution:
+    """Return the solution without constraints: the model itself."""
+    return Solution({"deterministic": classifier})
+
+
+def start() -> float:
+    """Return the time that `solution` counts from."""
+    return time.perf_counter()

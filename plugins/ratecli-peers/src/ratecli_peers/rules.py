@@ -1,0 +1,164 @@
+"""Constraints as the rules about groups that other packages know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from ratecli.rates.affine import Affine
+from ratecli.rates.analysis import MAX_PIECES, Goal, Shape, affine_pieces, count_affine_pieces
+
+Kind = Literal["difference", "ratio", "floor"]
+SAME_DIFFERENCE = {
+    "negative_rate": "positive_rate",
+    "fnr": "tpr",
+    "tnr": "fpr",
+    "accuracy": "error",
+}
+"""Rates whose differences between groups are those of another rate."""
+PARITIES = {
+    "positive_rate": "demographic_parity",
+    "tpr": "true_positive_rate_parity",
+    "fpr": "false_positive_rate_parity",
+    "error": "error_rate_parity",
+}
+"""The packages' name of equality of a rate."""
+EQUALIZED_ODDS = "equalized_odds"
+
+
+@dataclass(frozen=True)
+class GroupRule:
+    """A limit on a rate of groups.
+
+    Attributes
+    ----------
+    kind
+        `difference`: that of any two groups is at most `bound`. `ratio`: the smaller rate is at
+        least `bound` times the larger one. `floor`: each group's rate is at least `bound`.
+    rate
+        Name of the rate, or `equalized_odds` for differences of `tpr` and of `fpr`.
+    groups
+        The groups' conditions as text, ascending.
+    """
+
+    kind: Kind
+    rate: str
+    bound: float
+    groups: tuple[str, ...]
+
+    @property
+    def parity(self) -> str:
+        """The packages' name of the rule."""
+        return PARITIES.get(self.rate, self.rate)
+
+
+def group_rules(goals: Sequence[Goal]) -> list[GroupRule]:
+    """Return the rules that constraints consist of, one for each kind and rate.
+
+    A comparison in one direction (`positive_rate[a] >= 0.8 * positive_rate[b]`) counts as the same
+    limit in both: the packages know no other.
+
+    Raises
+    ------
+    ValueError
+        If a constraint is no such rule, or has different limits for different groups.
+    """
+    found: dict[tuple[Kind, str], GroupRule] = {}
+    for goal in goals:
+        if goal.shape is not Shape.AFFINE or count_affine_pieces(goal) > MAX_PIECES:
+            raise ValueError(f"'{goal.name}' does not compare a rate of groups")
+        for form in affine_pieces(goal):
+            rule = _rule_of(form)
+            if rule is None:
+                what = "a difference, a ratio or a lower limit of one rate of groups"
+                raise ValueError(f"'{goal.name}' is not {what}")
+            known = found.setdefault((rule.kind, rule.rate), rule)
+            if not math.isclose(known.bound, rule.bound, abs_tol=1e-12):
+                raise ValueError(f"'{goal.name}' has another limit than another comparison")
+            groups = tuple(sorted({*known.groups, *rule.groups}))
+            found[rule.kind, rule.rate] = replace(known, groups=groups)
+    return list(found.values())
+
+
+def _rule_of(form: Affine) -> GroupRule | None:
+    """Return the rule that an affine form is at most 0, None if it is none."""
+    leaves, factors = [*form.coefficients], [*form.coefficients.values()]
+    names = {leaf.rate.name for leaf in leaves}
+    wheres = tuple(sorted(str(leaf.where.visible) for leaf in leaves if leaf.where.conditions))
+    if len(names) != 1 or len({*wheres}) < len(leaves) or any(leaf.split for leaf in leaves):
+        return None
+    (name,) = names
+    if len(leaves) == 1 and factors[0] < 0 < form.constant:
+        return GroupRule("floor", name, form.constant / -factors[0], wheres)
+    if len(leaves) != 2 or min(factors) > 0 or max(factors) < 0:
+        return None
+    high, low = max(factors), -min(factors)
+    if math.isclose(high, low) and form.constant <= 0:
+        name = SAME_DIFFERENCE.get(name, name)
+        return GroupRule("difference", name, -form.constant / high, wheres)
+    if high < low and not form.constant:
+        return GroupRule("ratio", name, high / low, wheres)
+    return None
+
+
+def one_rule(goals: Sequence[Goal]) -> GroupRule:
+    """Return the only rule that constraints consist of; equal limits of tpr and fpr are one.
+
+    Raises
+    ------
+    ValueError
+        As `group_rules` does, or if there are several rules.
+    """
+    rules = group_rules(goals)
+    if len(rules) == 1:
+        return rules[0]
+    kinds = {(rule.kind, rule.groups, round(rule.bound, 12)) for rule in rules}
+    if {rule.rate for rule in rules} == {"tpr", "fpr"} and len(kinds) == 1:
+        return replace(rules[0], rate=EQUALIZED_ODDS)
+    raise ValueError(f"it takes one rule about groups, not {len(rules)} at a time")
+
+
+class OneRule:
+    """Base of algorithms that minimize plain error under one rule about groups.
+
+    `accepts` lists the rules, as kind and rate, that the package knows.
+    """
+
+    objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
+    constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
+    accepts: ClassVar[tuple[tuple[Kind, str], ...]] = ()
+
+    @classmethod
+    def refusal(cls, goals: Sequence[Goal]) -> str:
+        """Return why goals are not supported, "" if they are."""
+        if not goals:
+            return ""
+        if goals[0].name == "objective":
+            return _objective_refusal(goals[0])
+        try:
+            rule = one_rule(goals)
+        except ValueError as error:
+            return str(error)
+        if (rule.kind, rule.rate) in cls.accepts:
+            return ""
+        return f"it takes a {listed(cls.accepts)}, not a {rule.kind} of {rule.rate}"
+
+
+def _objective_refusal(goal: Goal) -> str:
+    (form,) = affine_pieces(goal)
+    signs = {"error": 1, "accuracy": -1}
+    plain = len(form.coefficients) == 1 and all(
+        signs.get(leaf.rate.name, 0) * factor > 0 and not leaf.where.conditions
+        for leaf, factor in form.coefficients.items()
+    )
+    return "" if plain else "it minimizes only error"
+
+
+def listed(accepts: Sequence[tuple[Kind, str]]) -> str:
+    """Return accepted rules as text, such as `difference of tpr or fpr or ratio of tpr`."""
+    by_kind: dict[str, list[str]] = {}
+    for kind, rate in accepts:
+        by_kind.setdefault(kind, []).append(rate)
+    return " or ".join(f"{kind} of {' or '.join(rates)}" for kind, rates in by_kind.items())

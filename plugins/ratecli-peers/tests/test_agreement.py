@@ -1,0 +1,198 @@
+"""Decisions are those of the packages' own code, run by hand on the same rows."""
+
+import warnings
+
+import numpy as np
+import pytest
+from oracles.goals import Rules, problem, run, smooth_rows
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from ratecli.experiment.entries import make_solver
+from ratecli.models.storage import dumps, loads
+
+ROWS = smooth_rows(3)
+GROUP = np.unique(ROWS.group, return_inverse=True)[1]
+LABEL = ROWS.label.astype(int)
+PARITY = "max_gap(positive_rate, by=g) <= 0.05"
+RECALL = "max_gap(tpr, by=g) <= 0.05"
+ODDS = "equalized_odds_difference(by=g) <= 0.05"
+RATIO = "min_ratio(positive_rate, by=g) >= 0.8"
+TREE = {"max_depth": 3, "random_state": 0}
+
+
+@pytest.fixture(autouse=True)
+def _their_warnings():
+    """Ignore what the packages warn of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def decisions(name, rule, **options):
+    """Return the chances of positive decisions on the rows, of the solution after it was stored."""
+    given = problem(ROWS, Rules({"rule": rule} if isinstance(rule, str) else rule))
+    solution = run(make_solver(name, options, ["rule"], idle=True), given)
+    found = given.decisions(loads(dumps(solution.main)))
+    value, violation = given.value_of(found), given.worst_violation(given.rates.rates(found))
+    assert solution.trace[-1]["objective"] == pytest.approx(value)
+    assert solution.trace[-1]["violation"] == pytest.approx(violation, abs=1e-12)
+    assert (solution.status == "solved") == (violation <= 5e-7)
+    return found
+
+
+def plain(**options):
+    """Return the scores and the model of the algorithm `unconstrained`."""
+    given = problem(ROWS, Rules({}))
+    model = run(make_solver("unconstrained", options or {"loss": "logistic"}, []), given).main
+    return model.score(ROWS.X), model
+
+
+def learner():
+    return LogisticRegression(solver="liblinear", C=1.0)
+
+
+class Scores(LogisticRegression):
+    """An estimator that is fitted: its prediction is its only feature."""
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def predict(self, X):
+        return X[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "constraint", "tol"),
+    [
+        (PARITY, "demographic_parity", 0.05),
+        (RECALL, "true_positive_rate_parity", 0.05),
+        (ODDS, "equalized_odds", None),
+    ],
+)
+def test_threshold_optimizer(rule, constraint, tol):
+    post = pytest.importorskip("fairlearn.postprocessing")
+    scores, _ = plain()
+    made = post.ThresholdOptimizer(
+        estimator=Scores(), constraints=constraint, prefit=True, predict_method="predict", tol=tol
+    ).fit(scores[:, None], LABEL, sensitive_features=GROUP)
+    expected = made._pmf_predict(scores[:, None], sensitive_features=GROUP)[:, 1]
+    np.testing.assert_allclose(decisions("threshold_optimizer", rule), expected, atol=1e-9)
+
+
+def test_a_ratio_is_the_largest_difference_that_keeps_it():
+    pytest.importorskip("fairlearn")
+    found = decisions("threshold_optimizer", RATIO, steps=8)
+    rates = [found[g == GROUP].mean() for g in range(3)]
+    assert min(rates) / max(rates) == pytest.approx(0.82, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("rule", "moment", "bound"),
+    [
+        (PARITY, "DemographicParity", {"difference_bound": 0.05}),
+        (RECALL, "TruePositiveRateParity", {"difference_bound": 0.05}),
+        (RATIO, "DemographicParity", {"ratio_bound": 0.8}),
+    ],
+)
+def test_grid_search(rule, moment, bound):
+    reductions = pytest.importorskip("fairlearn.reductions")
+    search = reductions.GridSearch(learner(), getattr(reductions, moment)(**bound), grid_size=20)
+    search.fit(ROWS.X, LABEL, sensitive_features=GROUP)
+    options = {"grid_size": 20, "selection_rule": "tradeoff_optimization"}
+    np.testing.assert_array_equal(decisions("grid_search", rule, **options), search.predict(ROWS.X))
+    given = problem(ROWS, Rules({"rule": rule}))
+    chosen = decisions("grid_search", rule, grid_size=20)
+    every = [each.predict(ROWS.X).astype(float) for each in search.predictors_]
+    keys = [(given.worst_violation(given.rates.rates(p)), given.value_of(p)) for p in every]
+    assert (given.worst_violation(given.rates.rates(chosen)), given.value_of(chosen)) == min(keys)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "model", "estimator"),
+    [
+        (1.0, "linear", learner()),
+        (0.5, "linear", learner()),
+        (1.0, {"DecisionTreeClassifier": TREE}, DecisionTreeClassifier(**TREE)),
+    ],
+)
+def test_correlation_remover(alpha, model, estimator):
+    pre = pytest.importorskip("fairlearn.preprocessing")
+    d = ROWS.X.shape[1]
+    table = np.hstack([ROWS.X, np.eye(3)[GROUP]])
+    remover = pre.CorrelationRemover(sensitive_feature_ids=[d, d + 1, d + 2], alpha=alpha)
+    remaining = remover.fit_transform(table)
+    expected = estimator.fit(remaining, LABEL).predict(remaining)
+    found = decisions("correlation_remover", PARITY, alpha=alpha, model=model)
+    np.testing.assert_array_equal(found, expected)
+
+
+def probabilities(scores, model):
+    """Return the chances (n, 2) of labels, given the score of a linear model or of trees."""
+    chance = 1 / (1 + np.exp(-scores)) if hasattr(model, "bias") else scores + 0.5
+    return np.column_stack([1 - chance, chance])
+
+
+@pytest.mark.parametrize(
+    ("rule", "metric", "value", "more"),
+    [
+        (RATIO, "pos_pred_rate.min_ratio", 0.8, []),
+        (RECALL, "recall.max_diff", 0.05, []),
+        ("min(tpr, by=g) >= 0.8", "recall.min", 0.8, []),
+        ({"rule": RATIO, "r": "min(tpr, by=g) >= 0.7"}, "pos_pred_rate.min_ratio", 0.8,
+         [("recall.min", 0.7)]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("options", [{}, {"model": {"DecisionTreeClassifier": TREE}}])
+def test_oxonfair(rule, metric, value, more, options):
+    oxonfair = pytest.importorskip("oxonfair")
+
+    def metric_of(name):
+        rate, _, whole = name.partition(".")
+        return getattr(getattr(oxonfair.group_metrics, rate), whole)
+
+    data = {"data": probabilities(*plain(**options)), "target": LABEL, "groups": GROUP}
+    made = oxonfair.FairPredictor(None, data)
+    others = [(metric_of(name), bound) for name, bound in more]
+    made.fit(
+        oxonfair.group_metrics.accuracy, metric_of(metric), value, additional_constraints=others
+    )
+    found = decisions("oxonfair", rule, **options, scores="in_sample")
+    np.testing.assert_array_equal(found, made.predict(data))
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.36, 0.4])
+def test_oxonfair_with_inferred_groups(threshold):
+    oxonfair = pytest.importorskip("oxonfair")
+    groups = LogisticRegression(C=1.0).fit(ROWS.X, GROUP)
+    chances = probabilities(*plain())
+    data = {"data": np.hstack([ROWS.X, chances]), "target": LABEL, "groups": GROUP}
+    made = oxonfair.FairPredictor(
+        lambda X: X[:, -2:].copy(),
+        data,
+        inferred_groups=lambda X: groups.predict_proba(X[:, :-2]),
+        threshold=threshold,
+    )
+    made.fit(oxonfair.group_metrics.accuracy, oxonfair.group_metrics.recall.max_diff, 0.05)
+    found = decisions("oxonfair", RECALL, groups="inferred", threshold=threshold)
+    np.testing.assert_array_equal(found, made.predict(data))
+
+
+@pytest.mark.parametrize(
+    ("rule", "constraint"),
+    [
+        (PARITY, "demographic_parity"),
+        (RECALL, "true_positive_rate_parity"),
+        (ODDS, "equalized_odds"),
+    ],
+)
+def test_error_parity(rule, constraint):
+    """Its own decisions are random: compare the rates that it says they have."""
+    package = pytest.importorskip("error_parity")
+    scores, _ = plain()
+    made = package.RelaxedThresholdOptimizer(
+        predictor=lambda X: X[:, 0], constraint=constraint, tolerance=0.05
+    ).fit(scores[:, None], LABEL, group=GROUP)
+    chance = decisions("error_parity", rule)
+    rates = [[chance[(g == GROUP) & (y == LABEL)].mean() for y in (0, 1)] for g in range(3)]
+    np.testing.assert_allclose(rates, np.array(made.groupwise_roc_points), atol=1e-4)

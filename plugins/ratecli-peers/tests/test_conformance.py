@@ -1,0 +1,18 @@
+"""The algorithms meet ratecli's requirements; those whose package is missing are skipped."""
+
+import pytest
+
+from ratecli.conformance import check_solver
+from ratecli.plugins import installed_plugins
+from ratecli.solvers.oracles.choice import installed_version
+
+PEERS = [each for each in installed_plugins() if each.package == "ratecli-peers"]
+
+
+@pytest.mark.parametrize("plugin", PEERS, ids=[each.name for each in PEERS])
+def test_it_passes_the_checks_of_test_plugin(plugin):
+    solver = plugin.load()
+    for needed in solver.needs:
+        if installed_version(needed) is None:
+            pytest.skip(f"{needed} is not installed")
+    check_solver(solver, name=plugin.name).require()
