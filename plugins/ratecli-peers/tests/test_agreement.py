@@ -1,8 +1,10 @@
 """Decisions are those of the packages' own code, run by hand on the same rows."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from oracles.goals import Rules, problem, run, smooth_rows
 from sklearn.linear_model import LogisticRegression
@@ -196,3 +198,66 @@ def test_error_parity(rule, constraint):
     chance = decisions("error_parity", rule)
     rates = [[chance[(g == GROUP) & (y == LABEL)].mean() for y in (0, 1)] for g in range(3)]
     np.testing.assert_allclose(rates, np.array(made.groupwise_roc_points), atol=1e-4)
+
+
+TWO = (GROUP == 0).astype(int)
+BY_TWO = "max_gap(positive_rate, by=g) <= 0.05"
+
+
+def two_groups(name, rule, **options):
+    """Return the chances of positive decisions on the rows, by groups that are `a` and the rest."""
+    rows = replace(ROWS, group=np.where(TWO == 1, "a", "b").astype(object))
+    given = problem(rows, Rules({"rule": rule}))
+    solution = run(make_solver(name, options, ["rule"], idle=True), given)
+    return given.decisions(loads(dumps(solution.main)))
+
+
+def by_group(chances):
+    """Return chances and labels as AIF360 takes them; the group `a` is the first."""
+    index = pd.Index(1 - TWO, name="group")
+    return pd.DataFrame(chances, index=index), pd.Series(LABEL, index=index)
+
+
+@pytest.mark.parametrize(
+    ("model", "estimator"),
+    [
+        ("linear", learner()),
+        ({"LogisticRegression": {"C": 0.1}}, LogisticRegression(C=0.1)),
+        ({"DecisionTreeClassifier": TREE}, DecisionTreeClassifier(**TREE)),
+    ],
+)
+def test_reweighing(model, estimator):
+    package = pytest.importorskip("aif360.sklearn.preprocessing")
+    _, weights = package.Reweighing(prot_attr=GROUP).fit_transform(ROWS.X, LABEL)
+    expected = estimator.fit(ROWS.X, LABEL, sample_weight=weights).predict(ROWS.X)
+    np.testing.assert_array_equal(decisions("reweighing", PARITY, model=model), expected)
+
+
+@pytest.mark.parametrize("cost", ["fpr", "fnr", "weighted"])
+def test_calibrated_equalized_odds(cost):
+    package = pytest.importorskip("aif360.sklearn.postprocessing")
+    chances, label = by_group(probabilities(*plain()))
+    made = package.CalibratedEqualizedOdds("group", cost_constraint=cost, random_state=0)
+    made.fit(chances, label)
+    repeated = np.mean(
+        [made.set_params(random_state=k).predict(chances) for k in range(400)], axis=0
+    )
+    found = two_groups("calibrated_equalized_odds", BY_TWO, cost_constraint=cost)
+    np.testing.assert_allclose(found, repeated, atol=0.12)
+
+
+@pytest.mark.parametrize(
+    ("rule", "scoring"),
+    [
+        ("max_gap(positive_rate, by=g) <= 0.1", "statistical_parity"),
+        ("min_ratio(positive_rate, by=g) >= 0.8", "disparate_impact"),
+        ("max_gap(tpr, by=g) <= 0.1", "equal_opportunity"),
+    ],
+)
+def test_reject_option(rule, scoring):
+    package = pytest.importorskip("aif360.sklearn.postprocessing")
+    chances, label = by_group(probabilities(*plain()))
+    privileged = int(label.groupby(level=0).mean().to_numpy().argmax())
+    made = package.RejectOptionClassifierCV("group", scoring=scoring)
+    made.fit(chances, label, priv_group=privileged)
+    np.testing.assert_array_equal(two_groups("reject_option", rule), made.predict(chances))

@@ -3,7 +3,7 @@
 import pytest
 
 from ratecli.errors import FaultError
-from ratecli.experiment.prepare import check_file
+from ratecli.experiment.prepare import check_available
 
 FILE = """\
 name: refused
@@ -23,7 +23,7 @@ def check(tmp_path):
     def checked(algorithm, rules, objective="error"):
         path = tmp_path / "refused.yaml"
         path.write_text(FILE.format(algorithm=algorithm, rules=rules, objective=objective))
-        return check_file(path)
+        return check_available(path)
 
     return checked
 
@@ -31,15 +31,17 @@ def check(tmp_path):
 @pytest.mark.parametrize(
     ("algorithm", "rules", "why"),
     [
-        ("threshold_optimizer", "r: 'min(tpr, by=sex) >= 0.6'", "not a floor of tpr"),
+        ("threshold_optimizer", "r: 'min(tpr, by=sex) >= 0.6'", "not a lower limit of tpr"),
         ("threshold_optimizer", "r: 'positive_rate <= 0.3'", "lower limit of one rate of groups"),
         ("threshold_optimizer", "r: 'min(f1, by=sex) >= 0.6'", "lower limit of one rate of groups"),
         ("grid_search", f"{PARITY}, {ODDS}", "one rule about groups, not 3 at a time"),
         ("grid_search", "t: 'max_gap(tpr, by=sex) <= 0.05', f: 'max_gap(fpr, by=sex) <= 0.1'",
          "one rule about groups, not 2 at a time"),
-        ("oxonfair", "r: 'min(fnr, by=sex) >= 0.6'", "not a floor of fnr"),
+        ("oxonfair", "r: 'min(fnr, by=sex) >= 0.6'", "not a lower limit of fnr"),
         ("oxonfair", f"{PARITY}, r: 'tpr[women] >= 0.6'", "about the same groups"),
         ("correlation_remover", "r: 'positive_rate <= 0.3'", "lower limit of one rate of groups"),
+        ("reject_option", "p: 'max_gap(fpr, by=sex) <= 0.1'", "not a difference of fpr"),
+        ("reject_option", "p: 'max_gap(tpr, by=purpose) <= 0.1'", "two groups, not "),
     ],
 )  # fmt: skip
 def test_other_rules_are_refused(check, algorithm, rules, why):

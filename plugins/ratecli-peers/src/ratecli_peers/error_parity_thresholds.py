@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Gt
 
 from ratecli.models.base import Array
 from ratecli_peers.rules import GroupRule
-from ratecli_peers.thresholds import GroupChances, ThresholdPeer
+from ratecli_peers.thresholds import WithinTolerance
+
+if TYPE_CHECKING:
+    from ratecli_peers.rows import GroupChances, GroupRows
 
 
 @dataclass(frozen=True)
-class ErrorParity(ThresholdPeer):
+class ErrorParity(WithinTolerance):
     """error-parity's `RelaxedThresholdOptimizer` (Cruz, Hardt 2024): random thresholds of groups.
 
     It takes a limit on the difference of `positive_rate`, `tpr`, `fpr` or both of these between
@@ -43,8 +46,8 @@ class ErrorParity(ThresholdPeer):
     version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ("error-parity",)
 
-    def chances(
-        self, scores: Array, label: Array, group: Array, rule: GroupRule, tolerance: float
+    def within(
+        self, scores: Array, rows: GroupRows, rule: GroupRule, tolerance: float
     ) -> GroupChances:
         from error_parity import RelaxedThresholdOptimizer
 
@@ -55,7 +58,7 @@ class ErrorParity(ThresholdPeer):
             false_pos_cost=self.false_pos_cost,
             false_neg_cost=self.false_neg_cost,
             max_roc_ticks=self.max_roc_ticks,
-        ).fit(scores[:, None], label, group=group)
+        ).fit(scores[:, None], rows.label, group=rows.group)
         found = peer._realized_classifier.group_to_clf  # noqa: SLF001  it has no public name
         points = peer.groupwise_roc_points
         return [_chances(found[g], float(points[g][0])) for g in range(len(points))]

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Le
 
-from ratecli.rates.analysis import Goal, Shape
-from ratecli.solvers.base import Progress, Role, Solution, Solver
+from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.oracles.choice import LINEAR_MODEL, ReducedModelOption
 from ratecli.solvers.problem import Problem
-from ratecli_peers.rules import group_rules
+from ratecli_peers.rules import GroupsOnly
 
 
 @dataclass(frozen=True)
-class CorrelationRemover(Solver):
+class CorrelationRemover(GroupsOnly, Solver):
     """fairlearn's `CorrelationRemover`, then a model of the remaining features.
 
     It subtracts from each feature what membership in the groups predicts linearly. It takes only
@@ -37,18 +35,7 @@ class CorrelationRemover(Solver):
     model: ReducedModelOption = LINEAR_MODEL
 
     version: ClassVar[int] = 1
-    role: ClassVar[Role] = "reads"
     needs: ClassVar[tuple[str, ...]] = ("fairlearn",)
-    objectives: ClassVar[frozenset[str]] = frozenset(Shape)
-    constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
-
-    @classmethod
-    def refusal(cls, goals: Sequence[Goal]) -> str:
-        try:
-            group_rules([goal for goal in goals if goal.name != "objective"])
-        except ValueError as error:
-            return str(error)
-        return ""
 
     @property
     def sees_slices(self) -> bool:

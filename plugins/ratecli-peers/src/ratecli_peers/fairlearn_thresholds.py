@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Ge
 
 from ratecli.models.base import Array
 from ratecli_peers.rules import EQUALIZED_ODDS, GroupRule
-from ratecli_peers.thresholds import GroupChances, ThresholdPeer
+from ratecli_peers.thresholds import WithinTolerance
+
+if TYPE_CHECKING:
+    from ratecli_peers.rows import GroupChances, GroupRows
 
 
 @dataclass(frozen=True)
-class ThresholdOptimizer(ThresholdPeer):
+class ThresholdOptimizer(WithinTolerance):
     """fairlearn's `ThresholdOptimizer` (Hardt, Price, Srebro 2016): random thresholds of groups.
 
     It takes a limit on the difference of `positive_rate`, `tpr` or `fpr` between groups, which is
@@ -38,8 +41,8 @@ class ThresholdOptimizer(ThresholdPeer):
     version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ("fairlearn",)
 
-    def chances(
-        self, scores: Array, label: Array, group: Array, rule: GroupRule, tolerance: float
+    def within(
+        self, scores: Array, rows: GroupRows, rule: GroupRule, tolerance: float
     ) -> GroupChances:
         from fairlearn.postprocessing import ThresholdOptimizer as Peer
 
@@ -48,7 +51,7 @@ class ThresholdOptimizer(ThresholdPeer):
         tol = {} if rule.rate == EQUALIZED_ODDS else {"tol": tolerance}
         options = {"prefit": True, "predict_method": "predict", "grid_size": self.grid_size}
         peer = Peer(estimator=ScoreColumn(), constraints=rule.parity, **options, **tol)
-        peer.fit(scores[:, None], label, sensitive_features=group)
+        peer.fit(scores[:, None], rows.label, sensitive_features=rows.group)
         found = peer.interpolated_thresholder_.interpolation_dict
         return [_chances(found[g]) for g in range(len(found))]
 

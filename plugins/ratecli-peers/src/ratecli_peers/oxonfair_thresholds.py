@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array, Classifier
 from ratecli.models.probabilities import ProbabilityModel
 from ratecli.rates.analysis import Goal
-from ratecli.solvers.base import JudgedRows, Progress, Solution
-from ratecli.solvers.baselines.options import ThresholdSolver
-from ratecli.solvers.baselines.thresholded import score_rows
+from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import is_linear, model_name
 from ratecli.solvers.oracles.estimators import fit_named
@@ -25,15 +23,15 @@ from ratecli.solvers.problem import Groups, Problem
 from ratecli_peers.classifiers import InferredGroupThreshold
 from ratecli_peers.rows import (
     CERTAIN,
+    GroupChances,
     GroupRows,
-    as_chance,
-    as_threshold,
+    ScoredGroups,
     package_errors,
-    plain_solution,
     solution,
     start,
 )
-from ratecli_peers.rules import GroupRule, Kind, OneRule, group_rules, listed
+from ratecli_peers.rules import GroupRule, Kind, OneRule, group_rules, unknown_rule
+from ratecli_peers.thresholds import AfterModel
 
 METRICS = {
     "positive_rate": "pos_pred_rate",
@@ -49,7 +47,7 @@ WHOLE: Mapping[Kind, str] = {"difference": "max_diff", "ratio": "min_ratio", "fl
 
 
 @dataclass(frozen=True)
-class OxonFair(OneRule, ThresholdSolver):
+class OxonFair(OneRule, AfterModel):
     """OxonFair's `FairPredictor` (Delaney et al. 2024): the best thresholds of groups on a grid.
 
     It takes any number of limits on differences, ratios and lower limits of rates of groups. The
@@ -90,9 +88,9 @@ class OxonFair(OneRule, ThresholdSolver):
             rules = group_rules(goals)
         except ValueError as error:
             return str(error)
-        wrong = [rule for rule in rules if (rule.kind, rule.rate) not in cls.accepts]
-        if wrong:
-            return f"it takes a {listed(cls.accepts)}, not a {wrong[0].kind} of {wrong[0].rate}"
+        for rule in rules:
+            if why := unknown_rule(rule, cls.accepts):
+                return why
         if len({rule.groups for rule in rules}) > 1:
             return "all its rules are about the same groups"
         return ""
@@ -106,42 +104,40 @@ class OxonFair(OneRule, ThresholdSolver):
         known = {"threshold": "the groups are known"} if self.groups == "known" else {}
         return {**super().idle, **known}
 
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
-        begun = start()
-        scored = score_rows(self, problem)
-        progress(f"{model_name(self.model)} model ready")
-        if not problem.constraints:
-            return plain_solution(scored.classifier)
-        inferred = self.groups == "inferred"
-        rows = GroupRows.of(scored.problem, complete=inferred)
-        likely = GroupModel.of(self, problem, rows) if inferred else None
-        chances = as_chance(scored.classifier, scored.scores[rows.rows])
+    def chances(self, scored: ScoredGroups, problem: Problem) -> GroupChances:
+        chances = scored.chances
         data = np.column_stack([1 - chances, chances])
-        with package_errors("oxonfair"):
-            data = data if likely is None else np.hstack([data, likely.chances[rows.rows]])
-            peer = self._fitted(data, rows, group_rules(problem.constraints))
-            decided = (scored.scores > 0).astype(float)
-            decided[rows.rows] = peer.predict({"data": data, "groups": rows.group, "target": 0})
-            # positive where 2 * chance - 1 + offset > 0
-            cuts = as_threshold(scored.classifier, (1 - np.ravel(peer.offset)) / 2)
-        if likely is None:
-            each = [(np.array([cut]), np.ones(1)) for cut in cuts]
-            classifier: Classifier = rows.thresholds(scored.classifier, each)
-        else:
-            classifier = likely.thresholds(scored.classifier, cuts, self.threshold)
-        judged = None if scored.seen else JudgedRows(scored.problem, decided)
-        return solution(problem, classifier, begun, "OxonFair", judged)
+        peer = self._fitted(data, scored.rows, group_rules(problem.constraints))
+        return [(np.array([cut]), np.ones(1)) for cut in _cuts(scored, peer)]
 
-    def _fitted(self, data: Array, rows: GroupRows, rules: Sequence[GroupRule]) -> Any:
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        if self.groups == "known" or not problem.constraints:
+            return super().solve(problem, rng, progress)
+        begun, scored = start(), ScoredGroups.of(self, problem, complete=True)
+        likely = GroupModel.of(self, problem, scored.rows)
+        progress(f"{model_name(self.model)} models ready")
+        chances, rows = scored.chances, scored.rows
+        data = np.column_stack([1 - chances, chances, likely.chances[rows.rows]])
+        # it fails if it allows for unlikely groups and no row has one
+        unlikely = bool((data[:, 2:].max(axis=1) < self.threshold).any())
+        least = self.threshold if unlikely else 0.0
+        with package_errors("oxonfair"):
+            peer = self._fitted(data, rows, group_rules(problem.constraints), least)
+            decided = peer.predict({"data": data, "target": rows.label, "groups": rows.group})
+        classifier = likely.thresholds(scored.classifier, _cuts(scored, peer), least)
+        judged = scored.judged(np.asarray(decided, dtype=float))
+        return solution(problem, classifier, begun, "oxonfair", judged)
+
+    def _fitted(
+        self, data: Array, rows: GroupRows, rules: Sequence[GroupRule], least: float = 0.0
+    ) -> Any:
         """Return the predictor of chances of labels (m, 2), and of groups (m, G) if inferred."""
         from oxonfair import FairPredictor
         from oxonfair import group_metrics as gm
 
         inferred = {"inferred_groups": lambda d: d[:, 2:]} if self.groups == "inferred" else {}
         validation = {"data": data, "target": rows.label, "groups": rows.group}
-        peer = FairPredictor(
-            lambda d: d[:, :2].copy(), validation, threshold=self.threshold, **inferred
-        )
+        peer = FairPredictor(lambda d: d[:, :2].copy(), validation, threshold=least, **inferred)
         # its difference of accuracy is that of error
         limits = [
             (getattr(getattr(gm, METRICS[rule.rate]), WHOLE[rule.kind]), rule.bound)
@@ -149,6 +145,11 @@ class OxonFair(OneRule, ThresholdSolver):
         ]
         (metric, bound), *others = limits
         return peer.fit(gm.accuracy, metric, bound, additional_constraints=others)
+
+
+def _cuts(scored: ScoredGroups, peer: Any) -> Array:
+    """Return thresholds on scores: decisions are positive where 2 * chance - 1 + offset > 0."""
+    return scored.cuts((1 - np.ravel(peer.offset)) / 2)
 
 
 class GroupModel(NamedTuple):

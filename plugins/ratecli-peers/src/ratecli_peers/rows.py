@@ -18,15 +18,19 @@ from sklearn.base import BaseEstimator
 from ratecli.errors import Diagnostic, FaultError, exception_line
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import GroupThreshold, MixtureClassifier
-from ratecli.models.linear import Logistic, Threshold, logistic
+from ratecli.models.linear import Threshold, logistic
 from ratecli.solvers.base import JudgedRows, Solution, trace_row
+from ratecli.solvers.baselines.options import ThresholdSolver
 from ratecli.solvers.baselines.post_shift import couple_group_cuts
+from ratecli.solvers.baselines.thresholded import ScoredRows, score_rows
 from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.oracles.estimators import dense_features
 from ratecli.solvers.problem import Groups, Problem
 
 CERTAIN = 1e9
 """A threshold that no score is beyond."""
+GroupChances = Sequence[tuple[Array, Array]]
+"""Thresholds on scores, and their chances, of each group."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class GroupRows:
         return self.groups.patterns[self.groups.of[self.rows]].astype(float)
 
     def thresholds(
-        self, scorer: Classifier, chances: Sequence[tuple[Array, Array]]
+        self, scorer: Classifier, chances: GroupChances
     ) -> GroupThreshold | MixtureClassifier:
         """Return the classifier with thresholds of each of the G groups, chosen by chances.
 
@@ -98,6 +102,79 @@ class GroupRows:
         slices, patterns = self.groups.slices, self.groups.patterns
         members = [GroupThreshold(scorer, slices, patterns, cuts) for cuts in joint]
         return members[0] if len(members) == 1 else MixtureClassifier.of(members, shares)
+
+    def decisions(self, scores: Array, chances: GroupChances) -> Array:
+        """Return the chance (m,) of a positive decision on rows with scores (m,)."""
+        decided = np.zeros(len(scores))
+        for g, (cuts, shares) in enumerate(chances):
+            own = self.group == g
+            decided[own] = (scores[own, None] > cuts) @ shares
+        return decided
+
+    def rates(self, name: str, decisions: Array) -> Array:
+        """Return the rate (G,) `positive_rate`, `tpr` or `fpr` of decisions (m,)."""
+        label = {"tpr": 1, "fpr": 0}.get(name)
+        counted = np.ones(len(decisions), dtype=bool) if label is None else self.label == label
+        groups = range(len(self.cells))
+        return np.array([decisions[counted & (self.group == g)].mean() for g in groups])
+
+
+@dataclass(frozen=True)
+class ScoredGroups:
+    """A model, and its scores of the rows by which thresholds of groups are chosen.
+
+    Attributes
+    ----------
+    scored
+        The model and all scores.
+    rows
+        The rows of groups.
+    """
+
+    scored: ScoredRows
+    rows: GroupRows
+
+    @classmethod
+    def of(
+        cls, solver: ThresholdSolver, problem: Problem, *, complete: bool = False
+    ) -> ScoredGroups:
+        """Fit the model of an option; raise as `score_rows` and `GroupRows.of` do."""
+        scored = score_rows(solver, problem)
+        return cls(scored, GroupRows.of(scored.problem, complete=complete))
+
+    @property
+    def classifier(self) -> Classifier:
+        return self.scored.classifier
+
+    @property
+    def scores(self) -> Array:
+        """(m,) scores of the rows of groups."""
+        return self.scored.scores[self.rows.rows]
+
+    @property
+    def chances(self) -> Array:
+        """(m,) scores as chances of a positive label; 0 becomes 0.5.
+
+        The score of a linear model passes through the logistic function, that of other models is a
+        chance minus 0.5.
+        """
+        scores = self.scores
+        linear = isinstance(self.classifier, Threshold)
+        return logistic(scores) if linear else np.clip(scores + 0.5, 0.0, 1.0)
+
+    def cuts(self, chances: Array) -> Array:
+        """Return thresholds on scores from thresholds on `chances`."""
+        if not isinstance(self.classifier, Threshold):
+            return np.asarray(chances, dtype=float) - 0.5
+        inner = np.clip(chances, 0.0, 1.0)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(inner) - np.log1p(-inner))
+
+    def judged(self, decisions: Array) -> JudgedRows | None:
+        """Return the rows with decisions (m,), None if they are training rows of the model."""
+        every = (self.scored.scores > 0).astype(float)
+        every[self.rows.rows] = decisions
+        return self.scored.judged(every)
 
 
 def _refused(why: str) -> FaultError:
@@ -139,26 +216,6 @@ class ScoreColumn(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:
         return X[:, 0]
-
-
-def as_chance(classifier: Classifier, scores: Array) -> Array:
-    """Return scores (n,) of a classifier as chances of a positive label; 0 becomes 0.5.
-
-    The score of a linear model passes through the logistic function, that of other models is a
-    chance minus 0.5.
-    """
-    linear = isinstance(classifier, Threshold | Logistic)
-    return logistic(scores) if linear else np.clip(scores + 0.5, 0.0, 1.0)
-
-
-def as_threshold(classifier: Classifier, chances: Array) -> Array:
-    """Return thresholds on scores from thresholds on the chances that `as_chance` returns."""
-    chances = np.asarray(chances, dtype=float)
-    if not isinstance(classifier, Threshold | Logistic):
-        return chances - 0.5
-    inner = np.clip(chances, 0.0, 1.0)
-    with np.errstate(divide="ignore"):
-        return np.log(inner) - np.log1p(-inner)
 
 
 def dense(problem: Problem, rows: NDArray[np.intp]) -> Array:

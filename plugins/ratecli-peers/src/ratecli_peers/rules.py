@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import MAX_PIECES, Goal, Shape, affine_pieces, count_affine_pieces
+from ratecli.solvers.base import Role
 
 Kind = Literal["difference", "ratio", "floor"]
 SAME_DIFFERENCE = {
@@ -26,6 +27,7 @@ PARITIES = {
 }
 """The packages' name of equality of a rate."""
 EQUALIZED_ODDS = "equalized_odds"
+WORDS: Mapping[Kind, str] = {"difference": "difference", "ratio": "ratio", "floor": "lower limit"}
 
 
 @dataclass(frozen=True)
@@ -141,9 +143,24 @@ class OneRule:
             rule = one_rule(goals)
         except ValueError as error:
             return str(error)
-        if (rule.kind, rule.rate) in cls.accepts:
-            return ""
-        return f"it takes a {listed(cls.accepts)}, not a {rule.kind} of {rule.rate}"
+        return unknown_rule(rule, cls.accepts)
+
+
+class GroupsOnly:
+    """Base of algorithms that take only the groups from the constraints."""
+
+    role: ClassVar[Role] = "reads"
+    objectives: ClassVar[frozenset[str]] = frozenset(Shape)
+    constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
+
+    @classmethod
+    def refusal(cls, goals: Sequence[Goal]) -> str:
+        """Return why goals are not supported, "" if they are."""
+        try:
+            group_rules([goal for goal in goals if goal.name != "objective"])
+        except ValueError as error:
+            return str(error)
+        return ""
 
 
 def _objective_refusal(goal: Goal) -> str:
@@ -156,9 +173,12 @@ def _objective_refusal(goal: Goal) -> str:
     return "" if plain else "it minimizes only error"
 
 
-def listed(accepts: Sequence[tuple[Kind, str]]) -> str:
-    """Return accepted rules as text, such as `difference of tpr or fpr or ratio of tpr`."""
-    by_kind: dict[str, list[str]] = {}
+def unknown_rule(rule: GroupRule, accepts: Sequence[tuple[Kind, str]]) -> str:
+    """Return that a rule is none of those accepted, "" if it is one."""
+    if (rule.kind, rule.rate) in accepts:
+        return ""
+    by_kind: dict[Kind, list[str]] = {}
     for kind, rate in accepts:
         by_kind.setdefault(kind, []).append(rate)
-    return " or ".join(f"{kind} of {' or '.join(rates)}" for kind, rates in by_kind.items())
+    listed = [f"{WORDS[kind]}s of {', '.join(rates)}" for kind, rates in by_kind.items()]
+    return f"it takes {'; '.join(listed)}; not a {WORDS[rule.kind]} of {rule.rate}"
