@@ -88,7 +88,7 @@ class FaultError(Exception):
         codes = {fault.code for fault in self.faults if fault.is_error}
         if codes and codes <= CHECK_FAILURE_CODES:
             return 3
-        codes -= {"E501", "E513"}
+        codes -= {"E501", "E510", "E513"}
         if not codes:
             return 1
         return 4 if all(code.startswith("E4") for code in codes) else 2

@@ -38,6 +38,7 @@ from ratecli.ledger.view import Ledger
 from ratecli.models.base import Array
 from ratecli.models.policy import SoftmaxPolicy
 from ratecli.models.storage import loads
+from ratecli.report.answer import answers_to_json
 from ratecli.report.check.expectations import warn_unmet_expectations
 from ratecli.report.final_model import fit_model
 from ratecli.report.tables import metrics_table, summary_table, trials_table
@@ -311,6 +312,8 @@ class Results:
         `high`; `n` is the number of seeds, `nan` the number of seeds without a value.
     trials : DataFrame
         One row per planned trial with its `status`, `reason` and `seconds`.
+    answers : list of dict
+        The best model of each sweep point, as in `answers.json`.
     """
 
     folder: Path
@@ -318,6 +321,7 @@ class Results:
     metrics: pd.DataFrame = field(repr=False)
     summary: pd.DataFrame = field(repr=False)
     trials: pd.DataFrame = field(repr=False)
+    answers: Sequence[Mapping[str, Any]] = field(repr=False)
 
     def model(
         self,
@@ -396,7 +400,8 @@ def load_results(path: str | PathLike[str], *, output: str | PathLike[str] = "re
         ended = (ledger.results.get(trial.key) for trial in ledger.plan)
         trials["seconds"] = [float("nan") if each is None else each.seconds for each in ended]
         experiment = dict(ledger.experiment)
-        return Results(folder, experiment, metrics_table(ledger), summary_table(ledger), trials)
+        tables = metrics_table(ledger), summary_table(ledger), trials
+        return Results(folder, experiment, *tables, answers_to_json(ledger))
 
 
 def _find_trial(

@@ -104,8 +104,8 @@ class StoredModel:
     """
 
     name: str
-    classifier: Classifier
-    encoding: Encoding
+    classifier: Classifier = field(repr=False)
+    encoding: Encoding = field(repr=False)
     variant: str = ""
     sha256: str = ""
     violations: Mapping[str, float | None] = field(default_factory=dict)

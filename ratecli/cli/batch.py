@@ -25,8 +25,8 @@ from ratecli.report.check.findings import Verdict
 from ratecli.report.groups import group_by
 from ratecli.report.html import write_joined
 from ratecli.report.sheet import format_scalar, narrowed, to_text
-from ratecli.report.sheets import requested_sheets
-from ratecli.report.write import check_report_folder, write_report
+from ratecli.report.sheets import NUMBER, requested_sheets
+from ratecli.report.write import SUMMARY_FILE, check_report_folder, write_report
 from ratecli.runner.executors import Executor
 from ratecli.runner.run import RunOutcome, RunRequest, count_stored_trials, run_experiments
 
@@ -183,6 +183,7 @@ def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger
         notes=ledger.row_notes,
         reasons=[reason_lines(what, trials) for what, trials in kinds],
         answer=answer_lines(ledger),
+        tables=outcome.folder / SUMMARY_FILE,
         report=outcome.folder / REPORT_FILE,
         tracked=[end.tracked] if end.tracked else [],
         fit=_fit_command(end, ledger),
@@ -247,15 +248,14 @@ def _expected(ledger: Ledger) -> str:
 
 
 def reason_lines(what: str, trials: Iterable[tuple[str, TrialResult]]) -> list[str]:
-    """Return a line for trials that differ only in the seed, with the reason of the first.
+    """Return a line for trials of an algorithm with reasons that differ only in their numbers.
 
     After `MAX_SHOWN_REASONS` lines, one more says how many are left out.
     """
     found = []
-    for alike in group_by(trials, lambda each: each[0].rpartition(" seed=")[0]).values():
-        (name, first), *rest = alike
-        similar = ", for similar reasons" * any(each.reason != first.reason for _, each in rest)
-        others = f" (and {pluralize(len(rest), 'other seed')}{similar})" if rest else ""
+    alike = group_by(trials, lambda each: (each[0].split()[0], NUMBER.sub("#", each[1].reason)))
+    for (name, first), *rest in alike.values():
+        others = f" (and {pluralize(len(rest), 'other trial')})" if rest else ""
         found.append(f"{what}: {name}{others}: {first.reason}")
     left_out = len(found) - MAX_SHOWN_REASONS
     more = [f"... {left_out} more {what}: see trials.csv"] if left_out > 0 else []

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import geometric_mean, mean
+from statistics import mean
 
 from ratecli.experiment.plan import Plan, algorithm_and_dataset
 from ratecli.ledger.records import PlannedTrial
@@ -100,7 +100,7 @@ class TimeLeft:
 
     A trial is expected to take the mean of the ended trials of its algorithm and sweep point, or
     else of its algorithm and data set, or else the time that its file states, corrected by the
-    geometric mean of the ratios of actual to stated times so far, since machines differ.
+    ratio of actual to stated times so far, each with a second more, since machines differ.
 
     Parameters
     ----------
@@ -147,8 +147,8 @@ class TimeLeft:
         that are running are expected to be halfway.
         """
         actual = {place: total / count for place, (count, total) in self._ended.items()}
-        ratios = [actual[place] / self._stated[place] for place in self._stated.keys() & actual]
-        speed = geometric_mean(ratios) if ratios and min(ratios) > 0 else 1.0
+        both = self._stated.keys() & actual
+        speed = (1 + sum(actual[k] for k in both)) / (1 + sum(self._stated[k] for k in both))
         expected = {place: speed * seconds for place, seconds in self._stated.items()} | actual
         left = [
             (expected.get(point, expected.get(point[:2])), n) for point, n in self._left.items()

@@ -375,7 +375,7 @@ def _difference(group: gr.SeedGroup, other: gr.SeedGroup, split: str) -> gr.Inte
 
 PROOFS = {
     Verdict.CONFIRMED: "confirmed by the test sets",
-    Verdict.UNCLEAR: "the test sets have too few rows to confirm it",
+    Verdict.UNCLEAR: "the test sets of {rows} rows are too small to confirm it",
     Verdict.VIOLATED: "the test sets show a violation",
 }
 NEW_ROWS_HINT = "`holds: new_rows` trains models that are expected to hold on new rows"
@@ -408,13 +408,13 @@ def best_row(ledger: Ledger, answer: Answer, split: str) -> list[tuple[str, Any]
         row.append(("cost", "" if cost is None else st.SheetCell(st.format_signed(cost), cost)))
     verdict = best.verdict if split == "test" or best.verdict is not Verdict.CONFIRMED else "yes"
     tone = {Verdict.CONFIRMED: "good", Verdict.VIOLATED: "bad"}.get(best.verdict, "")
-    level = "no" if best.level is None else f"{best.level:.3g}{' (test)' * bool(best.is_tested)}"
+    level = f"{best.level:.3g}{' (test)' * bool(best.is_tested)}" if best.is_expected else "no"
     what, mean = worst_constraint(ledger, answer)
     if len(ledger.constraints) > 1:
         what, mean = "measured", replace(mean, text=f"{what} {mean.text}", key=None)
     return [
         *row,
-        ("expected", st.SheetCell(level, best.level, "" if best.is_expected else "part")),
+        ("expected", st.SheetCell(level, best.level if best.is_expected else None)),
         ({"test": "confirmed"}.get(split, "satisfied"), st.SheetCell(str(verdict), None, tone)),
         (what, mean),
     ]
@@ -537,7 +537,8 @@ def _evidence(ledger: Ledger, answer: Answer) -> str:
     elif best.level is not None:
         how = "expected" if best.is_expected else "trained"
         promise = f"{how} to hold on new rows (probability {best.level:.3g})"
-    proof = PROOFS[best.verdict]
+    sizes = [(each.info.get("rows") or {}).get("test", 0) for each in best.group.results]
+    proof = PROOFS[best.verdict].format(rows=f"{min(sizes, default=0):,.0f}")
     if split != "test":
         how = "violated" if best.verdict is Verdict.VIOLATED else "satisfied"
         proof = f"{how} on the {split} rows, and there is no test set"

@@ -21,11 +21,19 @@ from ratecli.datasets.files import DownloadProgress
 from ratecli.errors import Diagnostic, FaultError, unknown_name
 from ratecli.experiment.prepare import PreparedExperiment, check_document, prepare_data
 from ratecli.ledger.locks import lock_results
-from ratecli.ledger.records import EXPECTED_KEY, PlannedTrial
+from ratecli.ledger.records import EXPECTED_KEY, PlannedTrial, is_violated
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.report import sheet as st
-from ratecli.report.answer import Answer, Task, answer_of, goal_of, lines_of, planned_tasks
+from ratecli.report.answer import (
+    Answer,
+    Task,
+    Verdict,
+    answer_of,
+    goal_of,
+    lines_of,
+    planned_tasks,
+)
 from ratecli.report.card import model_card
 from ratecli.report.write import trial_files
 from ratecli.runner.executors import parse_executor
@@ -77,11 +85,14 @@ def fit_model(
     ------
     FaultError
         E503 if there are no results, E104 if `at` or `algorithm` is unknown, E507 if the file has
-        changed since the run, E501 if no model is expected to satisfy the constraints.
+        changed since the run, E510 if no model is expected to satisfy the constraints.
     """
     checked = check_document(document)
     folder = output / checked.experiment.name
     with lock_results(folder) if folder.is_dir() else nullcontext():
+        if not (folder / fs.LEDGER_FILE).is_file():
+            hint = f"run it first: `{checked.command('run', folder)}`"
+            raise FaultError(Diagnostic("E503", f"nothing is stored yet in '{folder}'", hint))
         ledger = Ledger.read(folder / fs.LEDGER_FILE)
         answer = _choose(ledger, at, algorithm, checked.experiment.name)
         trial = answer.best.group.trials[0]
@@ -115,7 +126,7 @@ def read_point(texts: Sequence[str]) -> Task:
 
 
 def _choose(ledger: Ledger, at: Task | None, algorithm: str | None, name: str) -> Answer:
-    """Return the answer to train, or raise E104 or E501."""
+    """Return the answer to train, or raise E104 or E510."""
     labels = dict.fromkeys(trial.label for trial in ledger.algorithms.plan)
     if algorithm is not None and algorithm not in labels:
         raise FaultError(unknown_name("E104", "algorithm", algorithm, labels))
@@ -131,13 +142,14 @@ def _choose(ledger: Ledger, at: Task | None, algorithm: str | None, name: str) -
     where = f" at {st.format_point(task)}" if task else ""
     if answer is None:
         message = f"no trial of '{name}'{where} returned a model"
-        raise FaultError(Diagnostic("E501", message, "the report says why"))
-    if ledger.constraints and not answer.best.is_kept and algorithm is None:
-        message = (
-            f"no setting of '{name}'{where} is expected or confirmed to satisfy the constraints"
-        )
-        hint = f"--algorithm {answer.best.group.label} trains the closest one, if its guard allows"
-        raise FaultError(Diagnostic("E501", message, hint))
+        raise FaultError(Diagnostic("E510", message, "the report says why"))
+    best = answer.best
+    refused = algorithm is None or best.verdict is Verdict.VIOLATED
+    if ledger.constraints and not best.is_kept and refused:
+        who = f"no setting of '{name}'" if algorithm is None else f"'{algorithm}'"
+        message = f"{who}{where} is {'not ' * bool(algorithm)}expected to satisfy the constraints: "
+        message += "; ".join(lines_of(ledger, answer)[:2])
+        raise FaultError(Diagnostic("E510", message, "the report says what may help"))
     return answer
 
 
@@ -179,6 +191,11 @@ def _expected(ledger: Ledger, answer: Answer) -> dict[str, Any]:
         "answer": lines_of(ledger, answer),
         "models": group.solved,
         "rows": min(filter(None, rows), default=0),
+        "violations": {
+            name: each.mean
+            for name, each in answer.best.violations.items()
+            if each.mean is not None and is_violated(each.mean)
+        },
         "metrics": {name: st.estimate_cell(group.estimate("test", name)).text for name in names},
     }
 
@@ -186,7 +203,7 @@ def _expected(ledger: Ledger, answer: Answer) -> dict[str, Any]:
 def _write_model(
     stage: Path, key: str, target: Path, expected: dict[str, Any]
 ) -> tuple[list[str], list[str]]:
-    """Write model, encoder, exports and card beside the ledger in `stage`; raise E501 without one.
+    """Write model, encoder, exports and card beside the ledger in `stage`; raise E510 without one.
 
     Return lines about the training, and about the exports.
     """
@@ -198,18 +215,19 @@ def _write_model(
         if result.status not in USABLE:
             reason = result.reason or "the constraints are violated on the training rows"
             message = f"{expected['setting']}, trained on all rows, gave no model: {reason}"
-            raise FaultError(Diagnostic("E501", message))
+            raise FaultError(Diagnostic("E510", message))
         for name, content in trial_files(ledger, trial, store).items():
             fs.atomic_write(stage / name, content)
     exports = list[str]()
     count = result.info["rows"].get("train", 0)
     lines = [
         f"{expected['setting']}: trained on {count:,} rows in {result.seconds:.1f} s",
-        f"measured with {expected['models']} models of {expected['rows']:,} rows:",
+        f"the run measured {expected['models']} such models, trained on {expected['rows']:,} rows:",
         *expected["answer"],
     ]
     try:
-        model = load_applicable_model(stage)
+        found = load_applicable_model(stage)
+        model = replace(found, name=str(target / Path(found.name).name))
     except FaultError as error:  # a policy, or features that are no columns
         return lines, [f"no card and no exports: {error.faults[0].message}"]
     for form, (suffix, content_of) in FORMATS.items():
@@ -219,7 +237,7 @@ def _write_model(
         except (FaultError, ImportError) as error:
             reason = error.faults[0].message if isinstance(error, FaultError) else str(error)
             exports.append(f"no {form}: {reason}")
-    card = model_card(replace(model, name=str(target / Path(model.name).name)), stage)
+    card = model_card(model, stage)
     for name in ("card.md", "card.html"):
         fs.atomic_write(stage / name, card.text(f"{name}.j2"))
     return lines, exports

@@ -199,10 +199,11 @@ def to_text(sheet: Sheet, most: int | None = None) -> str:
     return text_table(sheet.titles, rows, right)
 
 
-def narrowed(sheet: Sheet, width: int) -> Sheet:
+def narrowed(sheet: Sheet, width: int, kept: Sequence[str] = ()) -> Sheet:
     """Return a sheet of at most `width` characters, with fewer columns if necessary.
 
-    The last of the columns that repeat one value goes first; the first column stays.
+    The last of the columns that repeat one value goes first. The first column stays, and those in
+    `kept` stay as long as there are others.
     """
 
     def without(k: int) -> Sheet:
@@ -212,8 +213,10 @@ def narrowed(sheet: Sheet, width: int) -> Sheet:
     while len(sheet.titles) > 1 and max(map(len, to_text(sheet).splitlines())) > width:
         columns = zip(*sheet.rows, strict=True)
         repeated = [len(sheet.rows) > 1 and len({each.text for each in own}) < 2 for own in columns]
-        last = max(k for k, one in enumerate(repeated) if k and one >= any(repeated[1:]))
-        sheet = without(last)
+        ranks = [
+            (title not in kept, each) for title, each in zip(sheet.titles, repeated, strict=True)
+        ]
+        sheet = without(max(range(1, len(ranks)), key=lambda k: (ranks[k], k)))
     return sheet
 
 

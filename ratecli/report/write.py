@@ -18,7 +18,7 @@ from ratecli.apply.predict import encoder_json
 from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
 from ratecli.ledger.locks import REPORT_LOCK_FILE, lock_report
-from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial, is_violated
+from ratecli.ledger.records import EXPECTED_KEY, VIOLATION_PREFIX, PlannedTrial, is_violated
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
@@ -39,11 +39,12 @@ MAX_FOLDER_NAME = 100
 MAX_NAME_PART = 12
 """Number of characters of the key that distinguish trials with equal names."""
 MODEL_SUFFIX = ".npz"
+SUMMARY_FILE = "summary.md"
 REPORT_FILES = (
     "metrics.csv",
     "trials.csv",
     "summary.csv",
-    "summary.md",
+    SUMMARY_FILE,
     "answers.json",
     fs.REPORT_FILE,
 )
@@ -125,7 +126,7 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
     yield "summary.csv", csv_text(summary_table(ledger), nan="")
     answer = json.dumps(answers_to_json(ledger), indent=1, ensure_ascii=False)
     yield "answers.json", f"{answer}\n"
-    yield "summary.md", terminal_safe(summary_markdown(ledger))
+    yield SUMMARY_FILE, terminal_safe(summary_markdown(ledger))
     for table, sheet in zip(
         ledger.report_entries("tables"), requested_sheets(ledger), strict=False
     ):
@@ -215,7 +216,10 @@ def trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dict
     names = {variant: stem + MODEL_SUFFIX for variant, stem in stems.items()}
     files = {names[variant]: data for variant, data in models.items()}
     if measured and models:
-        violations: dict[str, dict[str, float | None]] = {}
+        expected = ledger.meta.get(EXPECTED_KEY) or {"violations": {}}
+        violations: dict[str, dict[str, float | None]] = {
+            variant: dict(expected["violations"]) for variant in models
+        }
         for variant, split, metric, value in trial_values(ledger, trial):
             name = metric.removeprefix(VIOLATION_PREFIX)
             if split == "test" and name != metric and is_violated(value):

@@ -52,7 +52,7 @@ def what_would_help(
     for level in LOWER_LEVELS:
         uppers = [replace(judge, level=level, bias=each.bias)(*each.judged) for each in useful]
         if level < (judge.level or 0) and min(map(np.max, uppers)) <= MAX_IGNORED_SHORTFALL:
-            yield f"level: {level:g}"
+            yield f"`level: {level:g}` in the file"
             break
     yield from small_group(problem, nearest)
     rows = nearest.judged.rows

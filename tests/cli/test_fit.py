@@ -52,7 +52,7 @@ def test_the_answer_of_the_goal_is_trained_on_all_rows(folder, cli, written):
     assert answer.code == 0, answer.err
     first, measured, *said = answer.out.splitlines()
     assert first.startswith("post_shift, limit = 0.8: trained on 3,000 rows in ")
-    assert measured == "measured with 2 models of 2,000 rows:"
+    assert measured == "the run measured 2 such models, trained on 2,000 rows:"
     assert said[:2] == [line for line in ran.out.splitlines() if line in said[:2]]
     place = folder / "results" / "fair" / "model"
     names = {each.name for each in place.iterdir()}
@@ -129,7 +129,7 @@ def test_what_cannot_be_fitted_is_said_and_nothing_is_written(cli, written, opti
 @pytest.mark.parametrize(
     ("change", "rows", "reason"),
     [
-        (("  - post_shift\n", ""), ROWS, "no setting of 'fair' at limit = 0.8 is expected or"),
+        (("  - post_shift\n", ""), ROWS, "no setting of 'fair' at limit = 0.8 is expected to"),
         (("  - unconstrained\n", ""), 30, "no trial of 'fair' at limit = 0.8 returned a model"),
     ],
 )
@@ -141,7 +141,7 @@ def test_without_a_model_that_is_expected_to_hold_there_is_none(cli, written, ch
     assert "ratecli fit" not in ran.out
     answer = cli("fit", "fair.yaml")
     assert answer.code == 1
-    assert f"error[E501]: {reason}" in answer.err
+    assert f"error[E510]: {reason}" in answer.err
     assert not Path("results/fair/model").exists()
 
 

@@ -364,7 +364,7 @@ def test_the_answer_comes_first_alike_rows_are_one_and_baselines_are_counted():
     assert notes_below(check) == ["(as pairs)", left, "help: why"]
     alone = replace(check, findings=found[:6], answer="")
     assert [row[1] for row in texts(findings_sheet(alone))] == ["free"]
-    assert notes_above(alone) == ["best model: fit (limit = 0.8); no comparison failed"]
+    assert notes_above(alone) == ["still the best model: fit (limit = 0.8); no comparison failed"]
     assert notes_below(alone) == ["(as pairs)", "help: why"]
 
 

@@ -281,8 +281,8 @@ def test_a_cheaper_setting_comes_before_a_constant_although_it_is_not_confirmed(
 @pytest.mark.parametrize(
     ("violation", "evidence"),
     [
-        (-0.05, "the test sets have too few rows to confirm that it holds on new rows"),
-        (0.02, "the test sets have too few rows to confirm that it holds on new rows"),
+        (-0.05, "the test sets of 0 rows are too small to confirm that it holds on new rows"),
+        (0.02, "the test sets of 0 rows are too small to confirm that it holds on new rows"),
         (0.2, "the test sets show a violation"),
         (-0.2, "confirmed to hold on new rows by the test sets"),
     ],
@@ -401,7 +401,7 @@ def test_a_stated_probability_counts_unless_test_sets_contradict_it(values, erro
     ledger = ledger_of({("a", (("kappa", kappa),)): trials for kappa in (1, 2)})
     found = with_noise(ledger, error, dict.fromkeys("a", level))
     for row in best_sheet(found).rows:
-        assert (row[1].text, row[3].text) == (name, "no" if level is None else "0.9")
+        assert (row[1].text, row[3].text) == (name, "0.9" if name == "a" else "no")
     one = replace(found, meta={"experiment": {**found.experiment, "goal": {"kappa": 1}}})
     how = "expected" if name == "a" else "trained"
     promise = f"{how} to hold on new rows (probability 0.9)"
@@ -419,7 +419,7 @@ def test_a_passed_safety_test_counts_unless_test_sets_contradict_it(error, name)
     tested = {key: replace(each, info=info) for key, each in ledger.results.items()}
     found = with_noise(replace(ledger, results=tested), error, {"cheap": None, "safe": None})
     assert best(found)[0][0] == name
-    proof = "the test sets have too few rows to confirm it"
+    proof = "the test sets of 0 rows are too small to confirm it"
     proof = proof if name == "cheap" else "confirmed by the test sets"
     start = f"passed a safety test (confidence 0.95); {proof}: "
     assert answer_lines(found)[1].startswith(start)

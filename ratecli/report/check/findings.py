@@ -332,9 +332,9 @@ def notes_above(check: CheckReport) -> list[str]:
         return lines
     if len(check.models) == 1:
         failed = sum(check.is_of_answer(each) and not each.verdict.good for each in check.findings)
-        count = f"{failed or 'no'} comparison{'s' * (failed > 1)} failed"
-        when = " when pinned" * bool(check.answer)
-        lines.append(f"best model{when}: {check.models[0].name}; {count}")
+        count = f"{failed or 'no'} comparison{'s' * (failed > 1)}"
+        start = "best model when pinned" if check.answer else "still the best model"
+        lines.append(f"{start}: {check.models[0].name}; {count} failed")
         lines += [f"best model now: {check.answer}"] * bool(check.answer)
     if check.versions:
         pairs = check.versions.items()
