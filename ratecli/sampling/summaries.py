@@ -102,8 +102,8 @@ def group_curves(
     - `roc` (`ROC_STEPS` + 1,): the true positive rates at evenly spaced false positive rates;
     - `area`: the area under the exact curve; `positives`: the number of positive rows;
     - `calibration` (3, B): mean probability, share of positives and number of rows of each of at
-      most `MAX_BINS` bins of equally many rows with neighbouring scores; B = 0 if the model returns
-      no probabilities.
+      most `MAX_BINS` bins of about equally many rows with neighbouring scores, where equal scores
+      are in one bin; B = 0 if the model returns no probabilities.
 
     Numbers of rows are effective ones. Groups are left out if they have one class, or if their
     scores have fewer than three values. There are no curves for numeric labels, logged decisions
@@ -134,8 +134,8 @@ def _curves(sample: Sample, main: Predictions, rows: NDArray[np.intp]) -> dict[s
     tpr, fpr = np.pad(reached / reached[:, -1:], ((0, 0), (1, 0)))
     decides = np.array_equal(chances, main.decisions[rows])  # and estimates no probability
     bins = 0 if decides else min(MAX_BINS, len(rows) // MIN_BIN_ROWS)
-    starts = np.arange(bins) * len(rows) // max(bins, 1)
     parts = np.stack([weight * chances, classes[0], weight, weight**2])
+    starts = _bin_starts(curve.counts, bins)
     chance, share, total, squares = np.add.reduceat(parts, starts, axis=1)[:, ::-1]
     numbers = {
         "roc": np.interp(np.linspace(0, 1, ROC_STEPS + 1), fpr, tpr),
@@ -144,6 +144,17 @@ def _curves(sample: Sample, main: Predictions, rows: NDArray[np.intp]) -> dict[s
         "calibration": np.stack([chance / total, share / total, total**2 / squares]),
     }
     return {name: np.round(each, CURVE_DIGITS).tolist() for name, each in numbers.items()}
+
+
+def _bin_starts(counts: NDArray[np.intp], bins: int) -> NDArray[np.intp]:
+    """Return the first rows of at most `bins` bins: some of `counts`, where scores change."""
+    rows, starts = int(counts[-1]), [0][:bins]
+    for k in range(1, bins):
+        least = max(k * rows // bins, starts[-1] + MIN_BIN_ROWS)
+        start = counts[np.searchsorted(counts, min(least, rows))]
+        if start + MIN_BIN_ROWS <= rows:
+            starts.append(int(start))
+    return np.array(starts, dtype=np.intp)
 
 
 SUMMARY_DIGITS = 10
