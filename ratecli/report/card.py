@@ -275,15 +275,16 @@ class ModelCard:
 
     @property
     def curves(self) -> st.Sheet:
-        """The area under the ROC curves by group, and parts of them."""
+        """The area under the ROC curves by group, and parts of them; the note names their rows."""
         rows: list[st.SheetRow] = []
-        for each in curves_by_group(self.ledger, [self.trial], self.model.variant):
+        found = curves_by_group(self.ledger, [self.trial], self.model.variant)
+        for each in found:
             _, roc = each.curves["ROC"]
             parts = {
                 f"tpr at fpr {k / rc.ROC_STEPS:g}": st.estimate_cell(roc[k]) for k in (1, 2, 4)
             }
             rows.append({"group": each.name, "area": st.estimate_cell(each.area), **parts})
-        return st.make_sheet("ROC by group", rows)
+        return st.make_sheet("ROC by group", rows, SPLITS[found[0].split] if found else "")
 
     @property
     def certificate(self) -> st.Sheet:

@@ -97,7 +97,7 @@ def group_curves(
     """Return ROC and calibration curves of the main variant by group, as JSON data.
 
     The rows are those of `group_rates`, the groups the first `MAX_CURVES` of `groups` and of those
-    in metrics. `variant` is its name; `groups` has, for each group:
+    in metrics. `variant` and `split` are names; `groups` has, for each group:
 
     - `roc` (`ROC_STEPS` + 1,): the true positive rates at evenly spaced false positive rates;
     - `area`: the area under the exact curve; `positives`: the number of positive rows;
@@ -119,7 +119,8 @@ def group_curves(
     masks = {str(each): sample.rows(each, split) & sample.mask("labelled") for each in wheres}
     own = {name: np.flatnonzero(mask) for name, mask in masks.items() if mask.any()}
     found = {name: _curves(sample, main, some) for name, some in own.items()}
-    return {"variant": variant, "groups": {name: each for name, each in found.items() if each}}
+    known = {name: each for name, each in found.items() if each}
+    return {"variant": variant, "split": split, "groups": known}
 
 
 def _curves(sample: Sample, main: Predictions, rows: NDArray[np.intp]) -> dict[str, Any]:

@@ -141,10 +141,11 @@ def test_a_card_has_the_measured_numbers(cli, rows):
             shown = f"{share.statistic:.4f} [{low:.4f}, {high:.4f}]"
             assert groups[group][rate] == shown
     scores = {row["group"]: row for row in card_table(text, "Scores by group")}
+    assert "ROC of the new rows, with 95% intervals of the rates." in text
     area = {k: f"{roc_auc_score(found.y[m], found.score[m]):.4f}" for k, m in masks.items()}
     assert {group: row["area"] for group, row in scores.items()} == area
     page = Path("majorize-seed=0-card.html").read_text("utf-8")
-    assert page.count('aria-label="Curves by group"') == 1
+    assert page.count('aria-label="Curves by group (test)"') == 1
 
 
 def test_a_card_states_limits(cli, rows):

@@ -60,6 +60,8 @@ def test_the_answer_of_the_goal_is_trained_on_all_rows(folder, cli, written):
     card = (place / "card.md").read_text()
     assert "for 2 models of the same setting with 2,000 training rows each" in card
     assert "split: 3,000 training rows\n" in card
+    for what in ("Rates", "ROC"):
+        assert f"{what} of the training rows, with" in card
     decided = cli("predict", place, "own.csv", "-o", "decided.csv")
     assert decided.code == 0, decided.err
     answers = pd.read_csv("decided.csv")

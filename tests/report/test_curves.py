@@ -16,7 +16,7 @@ from ratecli.report.plots.curves import curves_by_group
 ROC = np.linspace(0, 1, 21) ** 0.5
 
 
-def ledger_of(*shifts, bins=2, calibrated=True, names=None, variant="main") -> Ledger:
+def ledger_of(*shifts, bins=2, calibrated=True, names=None, variant="main", split="test") -> Ledger:
     """Return a seed for each shift, which moves all numbers of the first group."""
     plan = [planned("fit", seed) for seed in range(len(shifts))]
     results = {}
@@ -33,7 +33,7 @@ def ledger_of(*shifts, bins=2, calibrated=True, names=None, variant="main") -> L
             }
             for name, move in (("F", shift), ("M", 0.0))
         }
-        info = {CURVES_KEY: {"variant": variant, "groups": groups}}
+        info = {CURVES_KEY: {"variant": variant, "split": split, "groups": groups}}
         numbers = {("main", "test"): {"objective": 0.1}}
         results[trial.key] = measured(trial, numbers, info=info)
     return Ledger(plan, results, {"experiment": {"name": "x", "groups": names or {}}})
@@ -85,11 +85,13 @@ def test_other_variants_and_older_results_have_none():
     assert draw_answer_curves(Ledger(known.plan, older, known.meta), []) == []
 
 
-@pytest.mark.parametrize(("calibrated", "shifts"), [(True, [0.0, 0.1]), (False, [0.0])])
-def test_the_page_has_the_curves_of_the_answer(calibrated, shifts):
-    ledger = ledger_of(*shifts, calibrated=calibrated)
+@pytest.mark.parametrize(
+    ("calibrated", "shifts", "split"), [(True, [0.0, 0.1], "test"), (False, [0.0], "train")]
+)
+def test_the_page_has_the_curves_of_the_answer(calibrated, shifts, split):
+    ledger = ledger_of(*shifts, calibrated=calibrated, split=split)
     (image,) = draw_answer_curves(ledger, [])
-    assert image.caption == "Curves by group: fit (test)"
+    assert image.caption == f"Curves by group: fit ({split})"
     drawn = image.svg.decode()
     one = "one model, binomial 95 % intervals (Clopper-Pearson)"
     several = "mean and 95 % Student-t interval over 2 seeds"

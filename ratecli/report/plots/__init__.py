@@ -7,7 +7,7 @@ from typing import Any
 
 from ratecli.files import unique_file_name
 from ratecli.ledger.view import Ledger
-from ratecli.report.answer import answer_of, answer_split, goal_of
+from ratecli.report.answer import answer_of, goal_of
 from ratecli.report.plots.canvas import Canvas, PlotImage, PlotRequest, draw_image, requested_plots
 from ratecli.report.plots.convergence import draw_convergence
 from ratecli.report.plots.curves import draw_curves
@@ -39,5 +39,5 @@ def draw_answer_curves(ledger: Ledger, others: Sequence[PlotImage]) -> list[Plot
         return []
     best, name = answer.best, unique_file_name("curves", [each.name for each in others])
     model = ", ".join(filter(None, [best.name, format_point(answer.task)]))
-    caption = f"Curves by group: {model} ({answer_split(ledger)})"
-    return draw_curves(ledger, best.group.trials, best.group.variant, caption, name)
+    trials, variant = best.group.trials, best.group.variant
+    return draw_curves(ledger, trials, variant, f"Curves by group: {model}", name)

@@ -30,10 +30,12 @@ Curve = tuple[Floats, list[gr.IntervalEstimate]]
 class GroupCurves:
     """The curves of a model in a group over some seeds, by their names in `PANELS`.
 
-    Calibration has no points if the model returns no probabilities. `area` is that under the ROC.
+    Calibration has no points if the model returns no probabilities. `area` is that under the ROC,
+    and `split` the name of the rows.
     """
 
     name: str
+    split: str
     area: gr.IntervalEstimate
     curves: dict[str, Curve]
 
@@ -43,6 +45,7 @@ def curves_by_group(ledger: Ledger, trials: Trials, variant: str) -> list[GroupC
     results = (ledger.results.get(trial.key) for trial in trials)
     stored = [each.info.get(CURVES_KEY) or {} for each in results if each]
     own = [each["groups"] for each in stored if each.get("variant") == variant]
+    split = next((each.get("split", "test") for each in stored if each), "")
     found, names = [], gr.group_names(ledger, trials[0])
     for group in dict.fromkeys(group for each in own for group in each):
         seeds = [each[group] for each in own if group in each]
@@ -55,7 +58,7 @@ def curves_by_group(ledger: Ledger, trials: Trials, variant: str) -> list[GroupC
             "calibration": (chances.mean(axis=0), _estimates(shares, rows[0])),
         }
         area = gr.estimate_mean(each["area"] for each in seeds)
-        found.append(GroupCurves(names.get(group, group), area, curves))
+        found.append(GroupCurves(names.get(group, group), split, area, curves))
     return found
 
 
@@ -70,10 +73,15 @@ def _estimates(values: Floats, rows: Floats | float) -> list[gr.IntervalEstimate
 def draw_curves(
     ledger: Ledger, trials: Trials, variant: str, caption: str, file: str = "curves"
 ) -> list[cv.PlotImage]:
-    """Return the image of `curves_by_group`, or nothing if no trial has any."""
+    """Return the image of `curves_by_group`, or nothing if no trial has any.
+
+    The caption ends with the name of their rows.
+    """
     found = curves_by_group(ledger, trials, variant)
-    request = cv.PlotRequest(BasePlot(title=caption), file)
-    return [cv.draw_image(curves_canvas, found, request)] if found else []
+    if not found:
+        return []
+    request = cv.PlotRequest(BasePlot(title=f"{caption} ({found[0].split})"), file)
+    return [cv.draw_image(curves_canvas, found, request)]
 
 
 def curves_canvas(groups: Sequence[GroupCurves], plot: cv.PlotRequest[BasePlot]) -> cv.Canvas:
