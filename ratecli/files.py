@@ -66,6 +66,8 @@ def _remove(path: Path) -> None:
 YAML_SUFFIXES = (".yaml", ".yml")
 """Suffixes of experiment files."""
 
+MODEL_FOLDER = "model"
+"""In a results folder: the model that was trained on all rows."""
 LEDGER_FILE = "trials.sqlite"
 """In a results folder: the plan of the run and all finished trials (`ledger.store`)."""
 

@@ -83,6 +83,7 @@ _NAMES = "a mapping of names to values", _is(Mapping)
 _RULES = "a rule, a list of rules, or a mapping of names to rules"
 ARGUMENT_TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("algorithm", "solver"), ("the name of an algorithm", _is(str))),
+    "at": _NAMES,
     "by": ("a column name, or a list of them", _is_text_or(_are_texts)),
     "constraints": (_RULES, _is(str, list, tuple, Mapping)),
     "disclosivity": ("a number", _is(float, int, np.number)),

@@ -130,7 +130,7 @@ def fit(
     settings: Sequence[str] | Mapping[str, Any] = (),
     output: str | PathLike[str] = "results",
     offline: bool = False,
-) -> ResultModel:
+) -> ResultModel | SoftmaxPolicy:
     """Train the model that a run chose on all rows, as `ratecli fit` does, and return it.
 
     Its folder is `output`/NAME/model.
@@ -152,8 +152,11 @@ def fit(
     """
     with convert_errors():
         check_types(source=source, settings=settings, output=output)
+        check_types(at={} if at is None else at, algorithm=algorithm or "")
         document = _document(source, settings)
         made = fit_model(document, Path(output), at, algorithm, offline=offline)
+        if not made.applies:
+            return load_results(made.folder).model()
         return ResultModel(**vars(load_applicable_model(made.folder)))
 
 

@@ -22,9 +22,10 @@ from ratecli.render import render_text, text_table
 from ratecli.report.answer import answer_lines, answers, best_sheet, goal_of
 from ratecli.report.check.expectations import compare_expectations, warn_unmet_expectations
 from ratecli.report.check.findings import Verdict
+from ratecli.report.final_model import point_options
 from ratecli.report.groups import group_by
 from ratecli.report.html import write_joined
-from ratecli.report.sheet import format_scalar, narrowed, to_text
+from ratecli.report.sheet import narrowed, to_text
 from ratecli.report.sheets import NUMBER, requested_sheets
 from ratecli.report.write import SUMMARY_FILE, check_report_folder, write_report
 from ratecli.runner.executors import Executor
@@ -197,8 +198,7 @@ def _fit_command(end: ExperimentEnd, ledger: Ledger) -> str:
     kept = [each for each in found if each.best.is_kept and not each.best.is_constant]
     if not kept:
         return ""
-    task = kept[-1].task if goal is None else {}
-    at = [f"--at={name}={format_scalar(each)}" for name, each in task.items() if each is not None]
+    at = point_options(kept[-1].task) if goal is None else []
     return end.request.prepared.command("fit", end.request.folder, *at)
 
 

@@ -205,12 +205,14 @@ def fit(
             algorithm,
             offline=offline,
             progress=meter.download,
+            quiet=False,
             command=sys.argv,
         )
     echo("\n".join(made.lines))
     echo(f"\nmodel    {made.folder}")
     echo("\n".join(f"export   {text}" for text in made.exports))
-    echo(shell_command("predict", made.folder, "TABLE").replace("ratecli", "predict  ratecli", 1))
+    if made.applies:
+        echo(f"predict  {shell_command('predict', made.folder, 'TABLE')}")
 
 
 def _print_forecasts(requests: list[RunRequest], *, by_algorithm: bool) -> None:

@@ -119,12 +119,14 @@ class SplitSpec(base.Spec):
         """
         if self.folds is None:
             return (seed if self.seed is None else self.seed), 0
-        return (seed // self.folds if self.seed is None else self.seed), seed % self.folds
+        return (self.seed or 0) + seed // self.folds, seed % self.folds
 
     def conflicts(self) -> Iterator[Diagnostic]:
         chosen = next((key for key in EXCLUSIVE_SPLIT_KEYS if getattr(self, key)), "")
         for key in EXCLUSIVE_SPLIT_KEYS.get(chosen, ()):
-            if getattr(self, key) and not (chosen == "by" and key == "test" and self.has_no_test):
+            value = getattr(self, key)
+            stated = value is not None if key in DATASET_PARTS else bool(value)
+            if stated and not (chosen == "by" and key == "test" and self.has_no_test):
                 yield _conflict(key, chosen, f"keep '{key}' or '{chosen}'")
         shares = {part: base.exact_number(getattr(self, part)) for part in DATASET_PARTS}
         shares |= {"test": Fraction(1, self.folds)} if self.folds else {}

@@ -17,7 +17,7 @@ from ratecli.config import base, trials
 from ratecli.config.dataset import DatasetSpec, GroupCondition, OptionalResample
 from ratecli.config.document import Document
 from ratecli.config.report import Expectation, ReportSpec
-from ratecli.config.sweep import DATASET_AXIS, Sweep, sweep_points, value_identity
+from ratecli.config.sweep import DATASET_AXIS, Sweep, has_values, sweep_points
 from ratecli.errors import Diagnostic, FaultError, Loc, unknown_name
 from ratecli.files import REPORT_FILE
 from ratecli.rates.metrics import BUILTIN_NAMES
@@ -364,24 +364,24 @@ def _check_datasets(experiment: Experiment) -> Iterator[Diagnostic]:
 def _check_folds(experiment: Experiment) -> Iterator[Diagnostic]:
     """Yield an error unless the seeds make each row a test row equally often."""
     for folds in {entry.division.folds or 1 for entry in experiment.datasets.values()}:
-        tested = Counter(seed % folds for seed in experiment.seeds)
-        if len(tested) < folds or len(set(tested.values())) > 1:
+        whole = Counter(seed // folds for seed in experiment.seeds)
+        if set(whole.values()) != {folds}:
             message = f"{len(experiment.seeds)} seeds do not test each row of {folds} folds equally"
             hint = f"write seeds: {folds}, or a multiple"
             yield Diagnostic("E104", message, hint, loc=("seeds",))
 
 
 def _check_goal(experiment: Experiment) -> Iterator[Diagnostic]:
-    """Yield an error for each part of the goal that no sweep has."""
-    for name, value in experiment.goal.items():
-        found = [each for _, sweep in experiment.sweeps() for _, each in sweep.value_locs(name)]
-        if not found:
-            names = experiment.swept_names()
-            yield unknown_name("E104", "swept name", name, names, "goal", name, key=True)
-        elif value_identity(value) not in map(value_identity, found):
-            message = f"{base.quote_value(value)} is not a value of '{name}' in the sweep"
-            hint = f"add it to the sweep, or write one of {', '.join(map(str, found))}"
-            yield Diagnostic("E104", message, hint, loc=("goal", name))
+    """Yield an error unless the goal is one point of the sweep."""
+    goal, names = experiment.goal, experiment.sweep.names
+    unknown = [name for name in goal if name not in names]
+    for name in unknown:
+        yield unknown_name("E104", "swept name", name, names, "goal", name, key=True)
+    found = [point for point in sweep_points(experiment.sweep) if has_values(point, goal)]
+    if goal and not unknown and len(found) != 1:
+        message = f"the goal is not one point of the sweep, but {len(found)}"
+        hint = f"name a value of the sweep for each of {', '.join(names)}"
+        yield Diagnostic("E104", message, hint, loc=("goal",))
 
 
 def _check_groups(experiment: Experiment) -> Iterator[Diagnostic]:

@@ -54,12 +54,17 @@ class ViolationSample:
     """The violations of one constraint in some trials, at least one.
 
     `confidence` is that of a safety test that all models passed, and the stated probability then.
+    `fold_overlap` are the test rows of a fold as a multiple of its training rows, by which the
+    variance of a mean is larger, see `report.groups.fold_overlap`; 0 without folds.
     """
 
     def __init__(
-        self, trials: Iterable[MeasuredViolation], confidence: float | None = None
+        self,
+        trials: Iterable[MeasuredViolation],
+        confidence: float | None = None,
+        fold_overlap: float = 0.0,
     ) -> None:
-        self.trials, self.confidence = tuple(trials), confidence
+        self.trials, self.confidence, self.fold_overlap = tuple(trials), confidence, fold_overlap
         self.seeds = len({each.seed for each in self.trials})
         sets, shares = zip(*(each.test for each in self.trials), strict=True)
         same = self.seeds > 1 and any(shares) and len(set(sets)) == 1
@@ -143,7 +148,8 @@ class ViolationSample:
         own, freedom = (1 - self.overlap) * sampling, self.seeds - 1
         smallest = variance * freedom / chdtri(freedom, 1 - CONTRADICTION_LEVEL)
         spread, least = (np.sqrt(np.maximum(each - own, 0.0)) for each in (variance, smallest))
-        error = np.sqrt(variance / self.seeds + self.overlap * sampling)
+        weight = 1 / self.seeds + self.fold_overlap
+        error = np.sqrt(weight * variance + self.overlap * sampling)
         return found.mean(axis=0), spread, error, least
 
 

@@ -207,7 +207,6 @@ def _answers(ledger: Ledger, algorithm: str | None) -> list[Answer]:
         each
         for each, mean in means
         if mean is not None and not math.isnan(mean) and (each.label, each.variant) in mains
-        if algorithm in {None, each.label}
     ]
     own = [
         [
@@ -226,9 +225,11 @@ def _answers(ledger: Ledger, algorithm: str | None) -> list[Answer]:
             for each in others
             if each.is_kept and limits.keys() <= each.group.point.keys()
         ]
+        if algorithm is not None:
+            stricter = [each for each in stricter if each.group.label == algorithm]
         if settings or stricter:
-            found.append(_answer(ledger, split, task, settings, stricter))
-    return found
+            found.append(_answer(ledger, task, settings, stricter, algorithm))
+    return [each for each in found if each]
 
 
 def _limit_directions(ledger: Ledger) -> dict[str, Direction]:
@@ -316,17 +317,22 @@ def unsolved_tasks(ledger: Ledger) -> list[tuple[Task, str]]:
 
 def _answer(
     ledger: Ledger,
-    split: str,
     task: Task,
     settings: Sequence[Setting],
     stricter: Sequence[Setting],
-) -> Answer:
-    own = min(settings, key=lambda each: each.rank, default=None)
-    others = (  # slightly smaller objectives are rounding errors
+    algorithm: str | None,
+) -> Answer | None:
+    """Return the answer of a task, of all algorithms or only of one; None without a model."""
+    split = answer_split(ledger)
+    candidates = [each for each in settings if algorithm in {None, each.group.label}]
+    own = min(candidates, key=lambda each: each.rank, default=None)
+    others = [  # slightly smaller objectives are rounding errors
         each
         for each in stricter
         if own is None or each.rank[:-2] < own.rank[:-2] or not is_no_better(each.value, own.value)
-    )
+    ]
+    if own is None and not others:
+        return None
     best = min([*([own] if own else []), *others], key=lambda each: each.rank)
     ignoring = ignoring_labels(ledger)
     free = [each.group for each in settings if each.group.label in ignoring]
@@ -370,7 +376,7 @@ def _difference(group: gr.SeedGroup, other: gr.SeedGroup, split: str) -> gr.Inte
     )
     pairs = ((own[seed], others[seed]) for seed in own.keys() & others.keys())
     differences = (0.0 if math.isclose(a, b) else a - b for a, b in pairs)
-    return gr.estimate_mean(differences, gr.fold_overlap(group.ledger))
+    return gr.estimate_mean(differences, group.fold_overlap)
 
 
 PROOFS = {
@@ -444,7 +450,7 @@ def worst_constraint(ledger: Ledger, answer: Answer) -> tuple[str, st.SheetCell]
     known = {k: each for k, each in answer.best.violations.items() if each.mean is not None}
     if not known:
         return "", st.SheetCell("")
-    name = max(known, key=lambda each: known[each].mean or -math.inf)
+    name = max(known, key=lambda each: known[each].mean or 0.0)
     numbers = {**answer.best.group.point, **answer.task}
     limit = fixed_side(parse_constraint(ledger.constraints[name]), numbers)
     if limit is None:
@@ -541,10 +547,11 @@ def _evidence(ledger: Ledger, answer: Answer) -> str:
     proof = PROOFS[best.verdict].format(rows=f"{min(sizes, default=0):,.0f}")
     if split != "test":
         how = "violated" if best.verdict is Verdict.VIOLATED else "satisfied"
-        proof = f"{how} on the {split} rows, and there is no test set"
+        rows = {"train": "training"}.get(split, split)
+        proof = f"{how} on the {rows} rows, and there is no test set"
     elif not promise and best.verdict is not Verdict.VIOLATED:
         proof = proof.replace("confirmed", "confirmed to hold on new rows")
-        proof = proof.replace("confirm it", "confirm that it holds on new rows")
+        proof = proof.replace("confirm it", "confirm that the constraints hold on new rows")
     what, mean = worst_constraint(ledger, answer)
     return f"{'; '.join(filter(None, [promise, proof]))}: {what} {mean.text}"
 
@@ -556,9 +563,8 @@ def _overview(ledger: Ledger) -> str:
     points = f"{len(tasks)} {kind} of {', '.join(tasks[0])}"
     if not ledger.constraints:
         return f"The {ShownObjective.of(ledger).best} at each of {points} is in the table."
-    expected = sum(each.best.is_kept and each.best.is_expected for each in found)
-    confirmed = sum(each.best.verdict is Verdict.CONFIRMED for each in found)
-    text = f"expected to hold on new rows at {expected} of {points}, confirmed at {confirmed}"
+    kept = sum(each.best.is_kept for each in found)
+    text = f"a model is expected or confirmed to hold on new rows at {kept} of {points}"
     return f"{text}; {NEW_ROWS_HINT}" if _may_train_for_new_rows(ledger) else text
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import shutil
+import json
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from ratecli import files as fs
 from ratecli.apply.export import FORMATS
@@ -38,9 +36,8 @@ from ratecli.report.card import model_card
 from ratecli.report.write import trial_files
 from ratecli.runner.executors import parse_executor
 from ratecli.runner.run import RunRequest, run_experiments
+from ratecli.sampling.deployed import check_model_preserved
 
-MODEL_FOLDER = "model"
-"""In a results folder: the model that was trained on all rows."""
 USABLE = frozenset({"ok", "iteration_limit"})
 """Statuses of trials whose model can be used."""
 
@@ -57,11 +54,14 @@ class FinalModel:
         What was trained, and what the experiment lets expect of it.
     exports
         Names of the exported files, and why a format has none.
+    applies
+        Whether `predict` can apply it to a table.
     """
 
     folder: Path
     lines: Sequence[str]
     exports: Sequence[str]
+    applies: bool
 
 
 def fit_model(
@@ -72,6 +72,7 @@ def fit_model(
     *,
     offline: bool = False,
     progress: DownloadProgress | None = None,
+    quiet: bool = True,
     command: Sequence[str] = (),
 ) -> FinalModel:
     """Train the answer of an experiment on all rows and write it to `output`/NAME/model.
@@ -89,40 +90,66 @@ def fit_model(
     """
     checked = check_document(document)
     folder = output / checked.experiment.name
+    target, experiment = folder / fs.MODEL_FOLDER, checked.experiment
     with lock_results(folder) if folder.is_dir() else nullcontext():
         if not (folder / fs.LEDGER_FILE).is_file():
             hint = f"run it first: `{checked.command('run', folder)}`"
             raise FaultError(Diagnostic("E503", f"nothing is stored yet in '{folder}'", hint))
+        _check_replaceable(target)
+        check_model_preserved(experiment, document, checked.data.folder, {folder: checked.path})
         ledger = Ledger.read(folder / fs.LEDGER_FILE)
-        answer = _choose(ledger, at, algorithm, checked.experiment.name)
+        answer = _choose(ledger, at or experiment.goal, algorithm, experiment.name)
         trial = answer.best.group.trials[0]
         _check_unchanged(prepare_data(checked, offline=offline, progress=progress), folder, trial)
         final = _on_all_rows(document, trial)
-        with fs.report_write_errors(output), fs.staged_folder(output, "fit-") as stage:
-            (key,) = (each.key for each in final.plan.planned if _is_same(each, trial))
-            final = replace(final, plan=final.plan.only(key))
-            request = RunRequest(final, stage)
+        (key,) = (each.key for each in final.plan.planned if _is_same(each, trial))
+        final = replace(final, plan=final.plan.only(key))
+        with ExitStack() as stack:
+            with fs.report_write_errors(output):
+                stage = stack.enter_context(fs.staged_folder(output, "fit-"))
+            executor = parse_executor(None, 1)
             run_experiments(
-                [request], parse_executor(None, 1), lambda _: None, quiet=True, command=command
+                [RunRequest(final, stage)], executor, lambda _: None, quiet=quiet, command=command
             )
-            target = folder / MODEL_FOLDER
             lines, exports = _write_model(stage, key, target, _expected(ledger, answer))
-            if target.exists():
-                shutil.rmtree(target)
-            stage.chmod(folder.stat().st_mode)
-            stage.rename(target)
-    return FinalModel(target, lines, exports)
+            applies = (stage / "card.md").is_file()
+            with fs.report_write_errors(target):
+                stage.chmod(folder.stat().st_mode)
+                before = stack.enter_context(fs.staged_folder(output, "fit-")) / fs.MODEL_FOLDER
+                if target.exists():
+                    target.rename(before)
+                try:
+                    stage.rename(target)
+                except BaseException:
+                    if before.exists():
+                        before.rename(target)
+                    raise
+    return FinalModel(target, lines, exports, applies)
+
+
+def _check_replaceable(target: Path) -> None:
+    """Raise E505 if the model's folder has something that `fit` did not write."""
+    fs.check_no_links(target.parent, target.name)
+    if target.exists() and not (target / fs.LEDGER_FILE).is_file():
+        hint = "move it away, or choose another folder with --output"
+        message = f"cannot write to '{target}': it was not made by `ratecli fit`"
+        raise FaultError(Diagnostic("E505", message, hint))
+
+
+def point_options(point: Task) -> list[str]:
+    """Return the options of `fit` that `read_point` reads back exactly."""
+    stated = {name: value for name, value in point.items() if value is not None}
+    return [f"--at={name}={json.dumps(value)}" for name, value in stated.items()]
 
 
 def read_point(texts: Sequence[str]) -> Task:
-    """Return the values of texts such as `limit=0.8`; raise E104 for others."""
-    found = dict[str, Any]()
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign:
-            raise FaultError(Diagnostic("E104", f"'{text}' is not NAME=VALUE", "--at limit=0.8"))
-        found[name.strip()] = yaml.safe_load(value)
-    return found
+    """Return the values of texts such as `limit=0.8`, read as in files; raise E104 for others."""
+    try:
+        return Document.of_data({}).with_overrides(texts).data
+    except FaultError as error:
+        hint = "write --at limit=0.8"
+        found = (f"--at is not NAME=VALUE: {each.message}" for each in error.faults)
+        raise FaultError([Diagnostic("E104", text, hint) for text in found]) from None
 
 
 def _choose(ledger: Ledger, at: Task | None, algorithm: str | None, name: str) -> Answer:
@@ -132,11 +159,9 @@ def _choose(ledger: Ledger, at: Task | None, algorithm: str | None, name: str) -
         raise FaultError(unknown_name("E104", "algorithm", algorithm, labels))
     tasks, task = planned_tasks(ledger), goal_of(ledger, at)
     if task is None:
-        listed = "; ".join(map(st.format_point, tasks))
-        what = (
-            f"no sweep point has {st.format_point(at)}" if at else "there are several sweep points"
-        )
-        hint = f"name one with --at NAME=VALUE: {listed}"
+        which = f"not one sweep point has {st.format_point(at)}" if at else "there are several"
+        what = which if at else f"{which} sweep points"
+        hint = f"write one of {'; '.join(' '.join(point_options(each)) for each in tasks)}"
         raise FaultError(Diagnostic("E104", what, hint))
     answer = answer_of(ledger, task, algorithm)
     where = f" at {st.format_point(task)}" if task else ""
@@ -229,11 +254,13 @@ def _write_model(
         found = load_applicable_model(stage)
         model = replace(found, name=str(target / Path(found.name).name))
     except FaultError as error:  # a policy, or features that are no columns
-        return lines, [f"no card and no exports: {error.faults[0].message}"]
+        return lines, [
+            f"no card and no exports: {error.faults[0].message}".replace(str(stage), str(target))
+        ]
     for form, (suffix, content_of) in FORMATS.items():
         try:
-            fs.atomic_write(stage / f"{MODEL_FOLDER}{suffix}", content_of(model))
-            exports.append(f"{MODEL_FOLDER}{suffix}")
+            fs.atomic_write(stage / f"{fs.MODEL_FOLDER}{suffix}", content_of(model))
+            exports.append(f"{fs.MODEL_FOLDER}{suffix}")
         except (FaultError, ImportError) as error:
             reason = error.faults[0].message if isinstance(error, FaultError) else str(error)
             exports.append(f"no {form}: {reason}")

@@ -61,6 +61,10 @@ class SeedGroup:
     def name(self) -> str:
         return self.label if self.sole else f"{self.label} ({self.variant})"
 
+    @property
+    def fold_overlap(self) -> float:
+        return fold_overlap(self.ledger, self.trials[0])
+
     @cached_property
     def statuses(self) -> Mapping[str, int]:
         return Counter(map(self.ledger.status, self.trials))
@@ -99,7 +103,7 @@ class SeedGroup:
     def best_constant(self) -> IntervalEstimate:
         """The mean objective of the best constant decisions on the test set."""
         known = (_constant(self.ledger, trial) for trial in self.trials)
-        return estimate_mean(each for each in known if each is not None)
+        return estimate_mean((each for each in known if each is not None), self.fold_overlap)
 
     def violation_sample(
         self, split: str, constraint: str, confidence: float | None = None
@@ -115,7 +119,7 @@ class SeedGroup:
             else MeasuredViolation(value, (), None, at)
             for at, value in self.values(split, metric).items()
         ]
-        return ViolationSample(known, confidence) if known else None
+        return ViolationSample(known, confidence, self.fold_overlap) if known else None
 
     def _violation(self, trial: rc.PlannedTrial, metric: str, value: float) -> MeasuredViolation:
         result, text = self.ledger.results[trial.key], trial.metrics[metric]
@@ -128,7 +132,7 @@ class SeedGroup:
         for trial in self.trials:
             for place, value in _group_rates(self.ledger, trial, self.variant).items():
                 found.setdefault(place, []).append(value)
-        return {place: estimate_mean(values) for place, values in found.items()}
+        return {place: estimate_mean(own, self.fold_overlap) for place, own in found.items()}
 
     def measured(self, places: Iterable[SplitMetric]) -> int:
         """Return the largest number of trials in which one of these was measured, including NaN."""
@@ -196,7 +200,8 @@ def _groups(ledger: Ledger, by_seed: bool) -> Iterator[SeedGroup]:
     own = np.array([numbers[key] for key in keys], dtype=int)[frame["trial"].astype(int)]
     frame = frame.assign(point=own)
     values = frame.groupby([*GROUP, "split", "metric"], sort=False)["value"]
-    known = mean_estimates(values, fold_overlap(ledger))
+    overlaps = [fold_overlap(ledger, ledger.plan[first]) for first, *_ in points.values()]
+    known = mean_estimates(values, overlaps)
     estimates, counts = (defaultdict[Any, dict[Any, Any]](dict) for _ in range(2))
     for (number, variant, *place), each in zip(known.index, as_estimates(known), strict=True):
         estimates[number, variant][tuple(place)] = each
@@ -393,22 +398,23 @@ def count_violations(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return count
 
 
-def fold_overlap(ledger: Ledger) -> float:
+def fold_overlap(ledger: Ledger, trial: rc.PlannedTrial) -> float:
     """Return the test rows of a fold as a multiple of its training rows, 0 without folds.
 
     Models of folds have most training rows in common. Nadeau and Bengio (2003), Inference for the
     Generalization Error, section 3: the variance of a mean is larger by this share of the variance
     of single values.
     """
-    entries = (ledger.experiment.get("datasets") or {}).values()
+    entries = trial_datasets(ledger, trial).values()
     folds = [(entry.get("split") or {}).get("folds") or 0 for entry in entries]
     return 1 / (min(folds) - 1) if min(folds, default=0) else 0.0
 
 
-def mean_estimates(values: Any, overlap: float = 0.0) -> pd.DataFrame:
+def mean_estimates(values: Any, overlap: float | Sequence[float] = 0.0) -> pd.DataFrame:
     """Return the means of grouped values, with the fields of `IntervalEstimate` as columns.
 
-    They are NaN where `IntervalEstimate` has None. `overlap` is that of `fold_overlap`.
+    They are NaN where `IntervalEstimate` has None. `overlap` is that of `fold_overlap`, for all
+    groups or for each number of the index's first level.
     """
     with np.errstate(invalid="ignore"):  # infinite values have no spread
         found = values.agg(["mean", "std", "count", "size", "min", "max"])
@@ -416,6 +422,8 @@ def mean_estimates(values: Any, overlap: float = 0.0) -> pd.DataFrame:
     equal = found["least"] == found["most"]  # their mean and spread may have rounding errors
     mean = found["mean"].mask(equal, found["least"])
     quantile = stdtrit(np.maximum(found["n"] - 1, 1), (1 + LEVEL) / 2)
+    if not isinstance(overlap, float):
+        overlap = np.asarray(overlap)[found.index.get_level_values(0)]
     half = quantile * found["spread"].mask(equal, 0.0) * np.sqrt(1 / found["n"] + overlap)
     half = half.where((found["n"] > 1) & np.isfinite(mean))
     low, high, nan = mean - half, mean + half, found["size"] - found["n"]

@@ -18,7 +18,7 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.datasets.files import check_is_file, find_user_file, read_errors
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.files import MODELS_FOLDER
+from ratecli.files import MODEL_FOLDER, MODELS_FOLDER
 from ratecli.models.base import Classifier
 from ratecli.models.composed import GroupThreshold
 from ratecli.models.linear import Threshold
@@ -98,9 +98,10 @@ def check_model_preserved(
         return
     path = find_user_file(given, folder).resolve()
     for place, file in results.items():
-        models = place / MODELS_FOLDER
-        if path.is_relative_to(models.resolve()):
-            message = f"the run of '{file}' replaces the models in '{models}'"
+        folders = (place / name for name in (MODELS_FOLDER, MODEL_FOLDER))
+        models = next((each for each in folders if path.is_relative_to(each.resolve())), None)
+        if models is not None:
+            message = f"'{file}' replaces the models in '{models}'"
             hint = "copy the model to another folder and use the copy, or run the files one by one"
             with document.placing("deployed", "model"):
                 raise FaultError(Diagnostic("E310", message, hint))

@@ -68,7 +68,9 @@ def test_the_answer_of_the_goal_is_trained_on_all_rows(folder, cli, written):
     assert set(answers["chance"]) <= {0, 1}, "deterministic by default"
     model = ratecli.load_results(place).model()
     assert (model.predict(table) == answers["decision"]).all()
+    (place / "notes.txt").write_text("mine")
     again = ratecli.fit("fair.yaml")
+    assert not (place / "notes.txt").exists(), "the folder is replaced whole"
     assert (again.predict(table) == answers["decision"]).all()
 
 
@@ -110,8 +112,9 @@ def test_test_rows_are_trained_on_and_others_keep_their_role(cli, written, split
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--at", "limit=0.7"], "E104", "no sweep point has limit = 0.7"),
-        (["--at", "limit"], "E104", "'limit' is not NAME=VALUE"),
+        (["--at", "limit=0.7"], "E104", "not one sweep point has limit = 0.7"),
+        (["--at", "limit"], "E104", "--at is not NAME=VALUE"),
+        (["--at", "limit=[1"], "E104", "--at is not NAME=VALUE"),
         (["--algorithm", "mixture"], "E104", "mixture"),
         (["--set", "objective=error + fpr"], "E507", "has changed since the run"),
         (["-o", "elsewhere"], "E503", "elsewhere"),
@@ -152,6 +155,76 @@ def test_a_goal_that_no_sweep_has_is_an_error(cli, written, folder):
     text = (folder / "fair.yaml").read_text()
     (folder / "fair.yaml").write_text(text.replace("goal: {limit: 0.8}", "goal: {limit: 0.7}"))
     answer = cli("validate", "fair.yaml")
-    assert "'0.7' is not a value of 'limit' in the sweep" in answer.err
+    assert "the goal is not one point of the sweep, but 0" in answer.err
     (folder / "fair.yaml").write_text(text.replace("goal: {limit: 0.8}", "goal: {kappa: 0.8}"))
     assert "error[E104]" in cli("validate", "fair.yaml").err
+
+
+def test_a_goal_leaves_no_name_open(cli, written):
+    written()
+    path = Path("fair.yaml")
+    text = path.read_text().replace(
+        "sweep: {limit: [0.5, 0.8]}", "sweep: {limit: [0.8], e: [1, 2]}"
+    )
+    path.write_text(text)
+    assert "the goal is not one point of the sweep, but 2" in cli("validate", "fair.yaml").err
+    path.write_text(text.replace("goal: {limit: 0.8}", "goal: {limit: 0.8, e: 2}"))
+    assert cli("validate", "fair.yaml").code == 0
+
+
+def test_the_goal_of_the_file_and_what_run_recommends_are_read_back(cli, written):
+    written(holds="")
+    path = Path("fair.yaml")
+    text = path.read_text().replace("[0.5, 0.8]", "[0.00001, 0.00002]")
+    path.write_text(text.replace("goal: {limit: 0.8}", ""))
+    recommended = cli("run", "fair.yaml", "-j", 1).out.splitlines()[-1].split()
+    assert recommended[:3] == ["fit", "ratecli", "fit"]
+    assert "limit = 2e-05" in cli(*recommended[2:]).out
+    path.write_text(text.replace("goal: {limit: 0.8}", "goal: {limit: 0.00001}"))
+    assert "limit = 1e-05" in cli("fit", "fair.yaml").out
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_fit_did_not_write_is_not_replaced(cli, written, kind):
+    written()
+    assert cli("run", "fair.yaml", "-q", "-j", 1).code == 0
+    place = Path("results/fair/model")
+    if kind == "file":
+        place.write_text("mine")
+    else:
+        place.mkdir()
+    answer = cli("fit", "fair.yaml")
+    assert answer.code == 2
+    assert "it was not made by `ratecli fit`" in answer.err
+
+
+def test_a_deployed_model_is_not_replaced(cli, written):
+    written()
+    assert cli("run", "fair.yaml", "-q", "-j", 1).code == 0
+    assert cli("fit", "fair.yaml").code == 0
+    path = Path("fair.yaml")
+    (model,) = Path("results/fair/model").glob("*.npz")
+    path.write_text(path.read_text() + f"deployed: {{model: {model}}}\n")
+    assert "error[E310]" in cli("run", "fair.yaml").err
+
+
+def test_the_cost_of_one_algorithm_is_against_that_without_constraints(cli, written):
+    written()
+    ran = cli("run", "fair.yaml", "-j", 1).out
+    (cost,) = (line for line in ran.splitlines() if line.startswith("limit = 0.8"))
+    assert cost in cli("fit", "fair.yaml", "--algorithm", "post_shift").out
+
+
+@pytest.mark.parametrize("change", ["seeds: [1]", "levels"])
+def test_other_seeds_and_models_that_apply_to_no_table(cli, written, change):
+    written(holds="")
+    path = Path("fair.yaml")
+    text = path.read_text()
+    if change == "levels":
+        text = text.replace('positive: "yes",', 'positive: "yes", levels: 2,')
+    path.write_text(text.replace("seeds: 2", "seeds: [1]"))
+    assert cli("run", "fair.yaml", "-q", "-j", 1).code == 0
+    answer = cli("fit", "fair.yaml", "--algorithm", "post_shift")
+    assert answer.code == 0, answer.err
+    assert ("predict  ratecli predict" in answer.out) == (change != "levels")
+    assert ".tmp" not in answer.out

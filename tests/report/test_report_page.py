@@ -143,7 +143,7 @@ def test_the_answer_comes_first_and_details_are_folded(text):
         "Provenance", "Data", "Versions", "Run", "Experiment with all defaults",
     ]  # fmt: skip
     assert text.count("<details id=") == 5
-    assert text.index("expected to hold on new rows at 0 of 6") < text.index("<table>")
+    assert text.index("confirmed to hold on new rows at 6 of 6") < text.index("<table>")
     assert "✗ 28 of 29" in text
     assert text.count('<span class="kind">affine</span>') == 2
     assert "0a0a0a" in text
@@ -271,7 +271,9 @@ def test_each_row_links_to_the_experiments_report(tmp_path):
     assert rows[-1] == ["never", "", "not_run", *[""] * 5]
     assert "<h1>3 experiments</h1>" in page
     assert rows[0][1] == "parity"
-    assert rows[0][2].startswith("expected to hold on new rows at 0 of 6 values of kappa, ")
+    assert rows[0][2].startswith(
+        "a model is expected or confirmed to hold on new rows at 6 of 6 values of kappa; "
+    )
     assert rows[0][-1] == "ok 54, not_met 30, no_solution_found 5, error 1"
 
 

@@ -90,7 +90,9 @@ def test_another_process_writes_the_same_bytes(reported, tmp_path):
 
 def test_texts_of_the_summary(reported):
     text = (reported / "summary.md").read_text(encoding="utf-8")
-    assert text.startswith("# quickstart\n\nexpected to hold on new rows at 0 of 6 values of kappa")
+    assert text.startswith(
+        "# quickstart\n\na model is expected or confirmed to hold on new rows at 6 of 6 values of kappa"
+    )
     assert "\n|   0.5 | majorize (stochastic)  " in text
     for title in ("Table 1 (test)", "errors (train)", "Satisfied constraints"):
         assert f"\n## {title}\n" in text

@@ -31,6 +31,7 @@ def test_the_interval_over_folds_has_the_variance_of_nadeau_and_bengio():
     }
     folds = {"experiment": {"datasets": {"d": {"split": {"folds": 5}}}}}
     plain, wide = (seed_groups(Ledger(plan, results, meta))[0] for meta in ({}, folds))
+    assert (plain.fold_overlap, wide.fold_overlap) == (0, 0.25)
     known = [each.estimate("test", "error").half for each in (plain, wide)]
     assert known[1] / known[0] == pytest.approx(((1 / 5 + 1 / 4) / (1 / 5)) ** 0.5)
 
