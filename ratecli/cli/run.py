@@ -189,9 +189,10 @@ def fit(
     *,
     offline: args.OfflineOption = False,
 ) -> None:
-    """Train the model that a run chose on all rows, for use: results/NAME/model.
+    """Train the model that a run chose once more, for use: results/NAME/model.
 
-    Test rows are trained on, too. The run says what to expect of the model.
+    It is trained on all rows but validation rows and rows of a safety test. The run says what to
+    expect of it.
     """
     from ratecli.config.document import Document  # noqa: PLC0415
     from ratecli.report.final_model import fit_model, read_point  # noqa: PLC0415

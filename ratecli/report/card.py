@@ -103,6 +103,12 @@ def model_card(model: StoredModel, folder: Path) -> ModelCard:
     raise FaultError(Diagnostic("E503", message, "write it again: `ratecli report FILE`"))
 
 
+def rows_left_out(rows: Mapping[str, int]) -> str:
+    """Return which rows a model to use was not trained on: ` but the 600 validation rows`."""
+    kinds = [f"{rows[each]:,} {each}" for each in ("validation", "safety") if rows.get(each)]
+    return f" but the {' and '.join(kinds)} rows" if kinds else ""
+
+
 @dataclass(frozen=True)
 class ModelCard:
     """The facts that the template of a card words."""
@@ -140,6 +146,7 @@ class ModelCard:
             meanings={r["name"]: r.get("means") for r in list_metrics() if r["name"] in names},
             random=is_random(classifier),
             kinds_of_rows=SPLITS,
+            left_out=rows_left_out(self.result.info.get("rows") or {}),
             few=FEW_ROWS,
             ratio_note=note("ratios"),
             notes=incomplete_notes(ledger),
@@ -170,9 +177,12 @@ class ModelCard:
 
     @property
     def expected(self) -> st.Sheet:
-        """What the experiment measured on new rows, if this model was trained on all rows."""
-        found = (self.ledger.meta.get(rc.EXPECTED_KEY) or {"metrics": {}})["metrics"]
-        rows = [{"metric": name, "new rows": text} for name, text in found.items()]
+        """What the experiment measured, if this is the model to use."""
+        found = self.ledger.meta.get(rc.EXPECTED_KEY) or {"metrics": {}}
+        rows = [
+            {"metric": name, SPLITS[found["split"]]: text}
+            for name, text in found["metrics"].items()
+        ]
         return st.make_sheet("Expected on new rows", rows)
 
     @property

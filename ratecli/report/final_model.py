@@ -28,11 +28,12 @@ from ratecli.report.answer import (
     Task,
     Verdict,
     answer_of,
+    answer_split,
     goal_of,
     lines_of,
     planned_tasks,
 )
-from ratecli.report.card import model_card
+from ratecli.report.card import model_card, rows_left_out
 from ratecli.report.write import trial_files
 from ratecli.runner.executors import parse_executor
 from ratecli.runner.run import RunRequest, run_experiments
@@ -207,21 +208,22 @@ def _is_same(own: PlannedTrial, other: PlannedTrial) -> bool:
 
 def _expected(ledger: Ledger, answer: Answer) -> dict[str, Any]:
     """Return what the experiment measured of a setting, for the card."""
-    group = answer.best.group
+    group, split = answer.best.group, answer_split(ledger)
     rows = [(each.info.get("rows") or {}).get("train") for each in group.results]
-    names = (metric for metric in ledger.metrics if group.estimate("test", metric).mean is not None)
+    names = (metric for metric in ledger.metrics if group.estimate(split, metric).mean is not None)
     return {
         "experiment": ledger.experiment.get("name", ""),
         "setting": ", ".join(filter(None, [group.label, st.format_point(group.point)])),
         "answer": lines_of(ledger, answer),
         "models": group.solved,
+        "split": split,
         "rows": min(filter(None, rows), default=0),
         "violations": {
             name: each.mean
             for name, each in answer.best.violations.items()
-            if each.mean is not None and is_violated(each.mean)
+            if split == "test" and each.mean is not None and is_violated(each.mean)
         },
-        "metrics": {name: st.estimate_cell(group.estimate("test", name)).text for name in names},
+        "metrics": {name: st.estimate_cell(group.estimate(split, name)).text for name in names},
     }
 
 
@@ -237,16 +239,19 @@ def _write_model(
         ledger = Ledger(*store.read())
         trial = next(each for each in ledger.plan if each.key == key)
         result = ledger.results[key]
+        left_out = rows_left_out(result.info.get("rows") or {})
         if result.status not in USABLE:
             reason = result.reason or "the constraints are violated on the training rows"
-            message = f"{expected['setting']}, trained on all rows, gave no model: {reason}"
+            message = (
+                f"{expected['setting']}, trained on all rows{left_out}, gave no model: {reason}"
+            )
             raise FaultError(Diagnostic("E510", message))
         for name, content in trial_files(ledger, trial, store).items():
             fs.atomic_write(stage / name, content)
     exports = list[str]()
-    count = result.info["rows"].get("train", 0)
+    rows = f"{result.info['rows'].get('train', 0):,} rows" + f" (all{left_out})" * bool(left_out)
     lines = [
-        f"{expected['setting']}: trained on {count:,} rows in {result.seconds:.1f} s",
+        f"{expected['setting']}: trained on {rows} in {result.seconds:.1f} s",
         f"the run measured {expected['models']} such models, trained on {expected['rows']:,} rows:",
         *expected["answer"],
     ]

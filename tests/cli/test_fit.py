@@ -1,5 +1,6 @@
 """`ratecli fit`: the setting that a run chose, trained on all rows."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -103,10 +104,29 @@ def test_test_rows_are_trained_on_and_others_keep_their_role(cli, written, split
     written(split, holds="")
     assert cli("run", "fair.yaml", "-q", "-j", 1).code == 0
     answer = cli("fit", "fair.yaml", "--algorithm", "post_shift")
-    assert f"trained on {rows:,} rows in" in answer.out, answer.err
+    but = f" but the {validated:,} validation rows" * bool(validated)
+    assert f"trained on {rows:,} rows{f' (all{but})' * bool(but)} in" in answer.out, answer.err
     card = Path("results/fair/model/card.md").read_text()
-    assert (f"{validated:,} validation rows" in card) == bool(validated)
+    assert f"This model was trained on all rows{but}." in card
+    assert "no test set" not in card
     assert ("part (text)" in card) == (split != "{by: part}"), "the split is no feature"
+
+
+@pytest.mark.parametrize(
+    ("split", "kind"), [("{test: 0}", "training"), ("{test: 0, validation: 0.2}", "validation")]
+)
+def test_the_card_says_that_an_experiment_had_no_test_set(cli, written, split, kind):
+    written(split, holds="")
+    path = Path("fair.yaml")
+    path.write_text(path.read_text().replace("error@test", "error"))
+    assert cli("run", "fair.yaml", "-q", "-j", 1).code == 0
+    answer = cli("fit", "fair.yaml", "--at=limit=0.5", "--algorithm", "post_shift")
+    assert answer.code == 0, answer.err
+    card = Path("results/fair/model/card.md").read_text()
+    assert f"There was no test set: these are numbers of {kind} rows." in card
+    table = card.partition("There was no test set")[2].split("\n\n")[1]
+    assert re.match(rf"\| metric +\| +{kind} rows +\|", table)
+    assert "\n| late " in table
 
 
 @pytest.mark.parametrize(
