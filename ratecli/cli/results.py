@@ -150,7 +150,8 @@ def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github:
         echo(diagnostics_to_github([*faults, *notes]), nl=bool(faults or notes))
     for fault in [] if github else faults:  # in this order
         print_diagnostics([fault])
-    echo("\n".join([fd.check_summary(outcome), *fd.notes_above(outcome)]))
+    if outcome.holds or any(each.verdict.compared for each in outcome.findings):
+        echo("\n".join([fd.check_summary(outcome), *fd.notes_above(outcome)]))
     if github:
         return
     sheet, below = fd.findings_sheet(outcome), fd.notes_below(outcome)

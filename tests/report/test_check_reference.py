@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from synthetic_ledger import HOSTILE, example, measured, planned
+from synthetic_ledger import HOSTILE, KAPPAS, example, measured, planned
 
 from ratecli.errors import FaultError
 from ratecli.ledger.view import Ledger
@@ -20,6 +20,7 @@ def test_a_reference_reads_back_as_it_was(tmp_path, example):
         path.write_text(pins.reference_text(each), encoding="utf-8")
         assert pins.read_reference(path) == each
         assert json.loads(pins.reference_text(each)) == each.model_dump()
+    assert [each.task for each in found.answers] == [{"kappa": each} for each in KAPPAS]
 
 
 def test_the_order_of_trials_has_no_effect_but_on_sweep_points(example):
@@ -64,6 +65,35 @@ def test_numbers_have_nine_digits_and_words_if_not_finite():
     assert found.statuses[-1] == "not_run"
     points = [planned("fit", 0, k=value) for value in (1, 1.0, True, "1")]
     assert len(pins.pin_points(Ledger(points, {}, {}))) == 4
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "met"),
+    [
+        ({0.8: False, 0.9: True}, {0.8: False, 0.9: True}, True),
+        ({0.8: False, 0.9: True}, {0.8: True, 0.9: True}, True),
+        ({0.8: True, 0.9: False}, {0.8: False, 0.9: True}, False),
+        ({0.8: True}, {0.9: True}, False),
+        ({None: True}, {0.8: True, 0.9: False}, True),
+        ({None: True}, {0.8: False, 0.9: False}, False),
+    ],
+)
+def test_a_goal_is_met_if_the_tasks_that_qualified_still_do(was, now, met):
+    """None is that of an older reference, without tasks."""
+    sides = (
+        [
+            pins.PinnedModel(
+                algorithm="fit",
+                variant="v",
+                point={},
+                qualifies=qualifies,
+                task={} if limit is None else {"limit": limit},
+            )
+            for limit, qualifies in side.items()
+        ]
+        for side in (was, now)
+    )
+    assert pins.are_goals_met(*sides) == met
 
 
 GOOD = pins.reference_text(pins.build_reference(example())).encode()

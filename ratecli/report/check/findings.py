@@ -328,7 +328,7 @@ def diagnostic(alike: Alike) -> Diagnostic:
 def notes_above(check: CheckReport) -> list[str]:
     """Return lines about the best model and changed versions if the check fails."""
     lines: list[str] = []
-    if check.holds:
+    if check.holds or check.reference is None:
         return lines
     if len(check.models) == 1:
         failed = sum(check.is_of_answer(each) and not each.verdict.good for each in check.findings)

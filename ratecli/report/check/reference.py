@@ -110,13 +110,15 @@ class PinnedTrials(_Strict):
 class PinnedModel(_Strict):
     """The models of an algorithm at a sweep point that answer a task.
 
-    It `qualifies` if the constraints are expected or confirmed to hold (`Setting.is_kept`).
+    It `qualifies` if the constraints are expected or confirmed to hold (`Setting.is_kept`). `task`
+    is empty without a sweep, and in older references.
     """
 
     algorithm: str
     variant: str
     point: dict[str, bool | int | float | str]
     qualifies: bool
+    task: dict[str, bool | int | float | str | None] = {}
 
     @property
     def name(self) -> str:
@@ -189,12 +191,23 @@ def build_reference(ledger: Ledger) -> Reference:
 def answering_models(ledger: Ledger) -> list[PinnedModel]:
     """Return the model that answers the file's goal, or that of each task without a goal."""
     task = goal_of(ledger)
-    found = [each.best for each in answers(ledger) if task in (None, each.task)]
-    groups = [(each.group, each.is_kept) for each in found]
     return [
-        PinnedModel(algorithm=of.label, variant=of.variant, point=dict(of.point), qualifies=kept)
-        for of, kept in groups
+        PinnedModel(
+            algorithm=each.best.group.label,
+            variant=each.best.group.variant,
+            point=dict(each.best.group.point),
+            qualifies=each.best.is_kept,
+            task=dict(each.task),
+        )
+        for each in answers(ledger)
+        if task in (None, each.task)
     ]
+
+
+def are_goals_met(pinned: Sequence[PinnedModel], models: Sequence[PinnedModel]) -> bool:
+    """Return whether each task that qualified when pinned still does; without tasks, as many."""
+    was, now = ([each.task for each in some if each.qualifies] for some in (pinned, models))
+    return all(each in now for each in was) if any(was) else len(now) >= len(was)
 
 
 def dataset_digests(ledger: Ledger) -> dict[str, str]:

@@ -57,8 +57,7 @@ def check_results(
     if ledger is not None:
         models = pins.answering_models(ledger)
         pinned = (known.answers if known else []) or models
-        qualify = [sum(each.qualifies for each in some) for some in (pinned, models)]
-        is_met = qualify[1] >= qualify[0]
+        is_met = pins.are_goals_met(pinned, models)
         start = f"{format_point(goal_of(ledger) or {})}: "
         changed = not is_met or [each.name for each in models] != [each.name for each in pinned]
         answer = "\n".join(answer_lines(ledger)).removeprefix(start) if changed else ""
