@@ -39,7 +39,7 @@ Task = Mapping[str, Any]
 """The values of the names that define a task."""
 
 
-class Verdict(StrEnum):
+class TestVerdict(StrEnum):
     """What the test sets say of the constraints: hold, cannot tell, or do not hold."""
 
     CONFIRMED = "confirmed"
@@ -75,7 +75,7 @@ class Setting:
     level: float | None
     share: float
     violations: Mapping[str, gr.IntervalEstimate]
-    verdict: Verdict
+    verdict: TestVerdict
     is_expected: bool
     is_tested: bool | None
     seems_satisfied: bool
@@ -102,11 +102,11 @@ class Setting:
             level=min(levels, default=None),
             share=share,
             violations=means,
-            verdict=Verdict.CONFIRMED
+            verdict=TestVerdict.CONFIRMED
             if share >= DEFAULT_LEVEL
-            else Verdict.UNCLEAR
+            else TestVerdict.UNCLEAR
             if possible
-            else Verdict.VIOLATED,
+            else TestVerdict.VIOLATED,
             is_expected=expected and (bool(tests) or share >= MIN_EXPECTED_SHARE),
             is_tested=is_tested(ledger, group),
             seems_satisfied=satisfied >= DEFAULT_LEVEL * group.ended,
@@ -131,7 +131,7 @@ class Setting:
     @property
     def is_kept(self) -> bool:
         """Whether constraints are expected or confirmed to hold, and most trials have a model."""
-        holds = self.is_expected or self.verdict is Verdict.CONFIRMED
+        holds = self.is_expected or self.verdict is TestVerdict.CONFIRMED
         return holds and 2 * self.objective.n >= self.group.ended
 
     @property
@@ -380,9 +380,9 @@ def _difference(group: gr.SeedGroup, other: gr.SeedGroup, split: str) -> gr.Inte
 
 
 PROOFS = {
-    Verdict.CONFIRMED: "confirmed by the test sets",
-    Verdict.UNCLEAR: "the test sets of {rows} rows are too small to confirm it",
-    Verdict.VIOLATED: "the test sets show a violation",
+    TestVerdict.CONFIRMED: "confirmed by the test sets",
+    TestVerdict.UNCLEAR: "the test sets of {rows} rows are too small to confirm it",
+    TestVerdict.VIOLATED: "the test sets show a violation",
 }
 NEW_ROWS_HINT = "`holds: new_rows` trains models that are expected to hold on new rows"
 
@@ -412,8 +412,10 @@ def best_row(ledger: Ledger, answer: Answer, split: str) -> list[tuple[str, Any]
     if any(each.baseline for each in answers(ledger)):
         cost = shown.estimate(answer.cost).mean if best.is_kept else None
         row.append(("cost", "" if cost is None else st.SheetCell(st.format_signed(cost), cost)))
-    verdict = best.verdict if split == "test" or best.verdict is not Verdict.CONFIRMED else "yes"
-    tone = {Verdict.CONFIRMED: "good", Verdict.VIOLATED: "bad"}.get(best.verdict, "")
+    verdict = (
+        best.verdict if split == "test" or best.verdict is not TestVerdict.CONFIRMED else "yes"
+    )
+    tone = {TestVerdict.CONFIRMED: "good", TestVerdict.VIOLATED: "bad"}.get(best.verdict, "")
     level = f"{best.level:.3g}{' (test)' * bool(best.is_tested)}" if best.is_expected else "no"
     what, mean = worst_constraint(ledger, answer)
     if len(ledger.constraints) > 1:
@@ -546,10 +548,10 @@ def _evidence(ledger: Ledger, answer: Answer) -> str:
     sizes = [(each.info.get("rows") or {}).get("test", 0) for each in best.group.results]
     proof = PROOFS[best.verdict].format(rows=f"{min(sizes, default=0):,.0f}")
     if split != "test":
-        how = "violated" if best.verdict is Verdict.VIOLATED else "satisfied"
+        how = "violated" if best.verdict is TestVerdict.VIOLATED else "satisfied"
         rows = {"train": "training"}.get(split, split)
         proof = f"{how} on the {rows} rows, and there is no test set"
-    elif not promise and best.verdict is not Verdict.VIOLATED:
+    elif not promise and best.verdict is not TestVerdict.VIOLATED:
         proof = proof.replace("confirmed", "confirmed to hold on new rows")
         proof = proof.replace("confirm it", "confirm that the constraints hold on new rows")
     what, mean = worst_constraint(ledger, answer)

@@ -26,7 +26,7 @@ from ratecli.report import sheet as st
 from ratecli.report.answer import (
     Answer,
     Task,
-    Verdict,
+    TestVerdict,
     answer_of,
     answer_split,
     goal_of,
@@ -170,7 +170,7 @@ def _choose(ledger: Ledger, at: Task | None, algorithm: str | None, name: str) -
         message = f"no trial of '{name}'{where} returned a model"
         raise FaultError(Diagnostic("E510", message, "the report says why"))
     best = answer.best
-    refused = algorithm is None or best.verdict is Verdict.VIOLATED
+    refused = algorithm is None or best.verdict is TestVerdict.VIOLATED
     if ledger.constraints and not best.is_kept and refused:
         who = f"no setting of '{name}'" if algorithm is None else f"'{algorithm}'"
         message = f"{who}{where} is {'not ' * bool(algorithm)}expected to satisfy the constraints: "
