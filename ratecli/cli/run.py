@@ -96,7 +96,9 @@ def run(  # one parameter per option
         ready = args.collect_errors(files, partial(make, write_progress=meter.record), missing)
     print_diagnostics(missing)
     if smoke:
-        ready = [replace(each, plan=each.plan.first_of_each()) for each in ready]
+        ready = [
+            replace(each, plan=each.plan.first_of_each(each.experiment.goal)) for each in ready
+        ]
     requests = _requests(ready, output)
     log = track if tracker else None
     code = run_batch(requests, where, log, fresh=fresh, quiet=quiet, verbose=verbose)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import DeployedSpec, Experiment
-from ratecli.config.sweep import DATASET_AXIS
+from ratecli.config.sweep import DATASET_AXIS, has_values
 from ratecli.config.trials import LimitsSpec
 from ratecli.datasets.load import find_files
 from ratecli.errors import Diagnostic, FaultError, Loc
@@ -120,9 +120,14 @@ class Plan:
         """Number of reported trials that are not to be run."""
         return len({trial.key for trial in self.planned} - {task.key for task in self.tasks})
 
-    def first_of_each(self) -> Plan:
-        """Return a plan of each algorithm's first trial on each data set, with those it needs."""
-        return replace(self, tasks=self._with_needed(_first_keys(self.planned)))
+    def first_of_each(self, goal: Mapping[str, Any]) -> Plan:
+        """Return a plan of each algorithm's first trial on each data set, with those it needs.
+
+        It is the first at the goal of the file, if there is one.
+        """
+        at_goal = [trial for trial in self.planned if goal and has_values(trial.point, goal)]
+        keys = _first_keys([*at_goal, *self.planned])
+        return replace(self, tasks=self._with_needed(keys))
 
     def only(self, key: str) -> Plan:
         """Return a plan of one trial, with those it needs."""

@@ -227,7 +227,11 @@ def _answers(ledger: Ledger, algorithm: str | None) -> list[Answer]:
         ]
         if algorithm is not None:
             stricter = [each for each in stricter if each.group.label == algorithm]
-        if settings or stricter:
+        ran = any(
+            _is_at(trial.point, task) and ledger.status(trial) != NOT_RUN
+            for trial in ledger.algorithms.plan
+        )
+        if ran and (settings or stricter):
             found.append(_answer(ledger, task, settings, stricter, algorithm))
     return [each for each in found if each]
 
@@ -508,6 +512,8 @@ def answer_lines(ledger: Ledger) -> list[str]:
         return lines_of(ledger, answer)
     if answers(ledger) and task is None:
         return [_overview(ledger)]
+    if answers(ledger) and not unsolved_reason(ledger, task or {}):
+        return [f"{_at(task)}not run yet"]
     reason = unsolved_reason(ledger, task or {})
     return [f"{_at(task)}No trial returned a model. {reason}" if reason else "No results yet."]
 

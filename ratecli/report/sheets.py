@@ -197,7 +197,8 @@ def requested_sheets(ledger: Ledger) -> list[st.Sheet]:
 def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> st.Sheet:
     names = list(table.get("rows") or st.identity_columns(ledger))
     split = table.get("split") or "test"
-    groups = seed_groups(ledger, by_seed="seed" in names)
+    planned = seed_groups(ledger, by_seed="seed" in names)
+    groups = [each for each in planned if each.ended] or planned
     shown = {repr(st.identity_cells(group, names)) for group in groups}
     if len(shown) < len(groups):  # further columns tell the rows apart
         names += [name for name in st.identity_columns(ledger) if name not in names]

@@ -189,6 +189,17 @@ def test_a_model_that_is_worse_than_a_constant_is_not_offered(folder, cli):
     assert "ratecli fit" not in answer.out
 
 
+def test_a_smoke_run_is_at_the_goal_and_lists_nothing_else(folder, cli):
+    (folder / "exp.yaml").write_text(PLAIN + "goal: {kappa: 0.9}\n")
+    answer = cli("run", "exp.yaml", "--smoke", "--executor", "serial")
+    assert answer.code == 0, answer.err
+    ran = pd.read_csv("results/small/metrics.csv")
+    assert set(ran.kappa) == {0.9}
+    assert "kappa = 0.9: " in answer.out
+    rows = [line.split()[:2] for line in answer.out.splitlines()]
+    assert [row for row in rows if row[1:] == ["0.6"]] == []
+
+
 def test_smoke_runs_one_trial_of_each_algorithm_and_data_set(folder, cli):
     (folder / "two.yaml").write_text(TWO)
     answer = cli("run", "two.yaml", "--smoke", "--executor", "serial")
