@@ -68,15 +68,15 @@ class GroupRows:
         signs, weights = problem.labels()
         used = weights[signs != 0]
         if not np.allclose(used, used[0], rtol=1e-9):
-            raise _refused("rows have different weights")
+            raise refused("rows have different weights")
         groups = Groups.of_problem(problem)
         members = groups.patterns.sum(axis=1)
         if (members > 1).any():
-            raise _refused("the groups of the constraints overlap")
+            raise refused("the groups of the constraints overlap")
         cells = np.flatnonzero(members == 1) if groups.slices else np.zeros(1, dtype=np.intp)
         inside = (signs != 0) & np.isin(groups.of, cells)
         if complete and inside.sum() < len(used):
-            raise _refused("some rows are in none of the groups of the constraints")
+            raise refused("some rows are in none of the groups of the constraints")
         rows = np.flatnonzero(inside)
         group = np.searchsorted(cells, groups.of[rows])
         return cls(rows, (signs[rows] > 0).astype(np.intp), group, groups, cells)
@@ -177,7 +177,8 @@ class ScoredGroups:
         return self.scored.judged(every)
 
 
-def _refused(why: str) -> FaultError:
+def refused(why: str) -> FaultError:
+    """Return an E308 that says why the rows or goals cannot be used."""
     return FaultError(Diagnostic("E308", f"the algorithm cannot be used: {why}"))
 
 
