@@ -8,7 +8,7 @@ from ratecli.conformance import check_solver
 from ratecli.plugins import installed_plugins
 from ratecli.solvers.oracles.choice import installed_version
 
-FEW = {"tfco": {"steps": 50}}
+FEW = {"tfco": {"steps": 50}, "seldonian_toolkit": {"num_iters": 50}}
 PEERS = [each for each in installed_plugins() if each.package == "ratecli-peers"]
 
 
@@ -20,7 +20,7 @@ def test_it_passes_the_checks_of_test_plugin(plugin):
             pytest.skip(f"{needed} is not installed")
     options = FEW.get(plugin.name, {})
     if hasattr(solver, "python"):
-        name = f"{plugin.name.upper()}_PYTHON"
+        name = f"{solver.script.upper()}_PYTHON"
         if not os.environ.get(name):
             pytest.skip(f"{name} names no interpreter that has it")
         options |= {"python": os.environ[name]}

@@ -1,13 +1,14 @@
-"""Packages run by interpreters of their own, named by FAIRGBM_PYTHON and TFCO_PYTHON."""
+"""Packages run by interpreters of their own, named by FAIRGBM_PYTHON and so on."""
 
 import json
 import os
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from oracles.goals import Rules, problem, run, smooth_rows
-from ratecli_peers.other_methods import TFCO, FairGBM
+from ratecli_peers.other_methods import TFCO, FairGBM, SeldonianToolkit
 
 from ratecli.errors import FaultError
 from ratecli.models.storage import dumps, loads
@@ -68,6 +69,24 @@ def test_tfco_meets_rules_on_average(rules):
     assert solution.trace[-1]["objective"] == pytest.approx(given.value_of(found))
     assert given.worst_violation(given.rates.rates(found)) <= 0.01
     assert given.value_of(found) <= 0.35
+
+
+@pytest.mark.parametrize(
+    ("rule", "passes"),
+    [
+        ("max_gap(positive_rate, by=g) <= 0.6", True),
+        ("min_ratio(tpr, by=g) >= 0.1", True),
+        ("max_gap(fpr, by=g) <= 0.01", False),
+    ],
+)
+def test_the_toolkits_model_is_returned_if_it_passes_the_test(rule, passes):
+    solver = SeldonianToolkit(python=interpreter("SELDONIAN_PYTHON"), num_iters=50)
+    rows = replace(ROWS, group=np.where(GROUP == 0, "a", "b").astype(object))
+    given = problem(rows, Rules({"r": rule}))
+    found = run(solver, given)
+    assert (found.status == "solved") == passes
+    assert bool(found.variants) == passes
+    assert not passes or given.value(found.main) < 0.3
 
 
 def test_an_interpreter_that_is_absent_is_named():

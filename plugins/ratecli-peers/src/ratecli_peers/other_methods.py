@@ -1,4 +1,4 @@
-"""FairGBM and TFCO, by interpreters of their own."""
+"""FairGBM, TFCO and the Seldonian Toolkit, by interpreters of their own."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Lt
 
 from ratecli.models.base import Classifier
 from ratecli.rates.analysis import Goal
 from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.oracles.choice import LINEAR_MODEL
 from ratecli.solvers.problem import Problem
+from ratecli_peers.aif360_methods import two_groups_refusal
 from ratecli_peers.other_python import OtherPython
 from ratecli_peers.rules import EQUALIZED_ODDS, Kind, OneRule, group_rules, one_rule, unknown_rule
 
@@ -81,6 +83,7 @@ class FairGBM(OneRule, OtherPython):
         columns = layout.columns(problem.X[rows.rows])
         found = self.run_script(problem, rows, columns, facts, classifier)
         progress("FairGBM's trees are ready")
+        assert found is not None
         return solution(problem, found, begun, "FairGBM")
 
 
@@ -147,7 +150,82 @@ class TFCO(OneRule, OtherPython):
 
         found = self.run_script(problem, rows, dense(problem, rows.rows), facts, classifier)
         progress(f"{self.steps} steps")
+        assert found is not None
         return solution(problem, found, begun, "TFCO")
+
+
+MEASURES = {"positive_rate": "PR", "tpr": "TPR", "fpr": "FPR"}
+"""The toolkit's name of a rate."""
+
+
+@dataclass(frozen=True)
+class SeldonianToolkit(OneRule, OtherPython):
+    """The Seldonian Toolkit (engine 0.8): logistic regression with a safety test of its own.
+
+    It takes a difference or ratio of `positive_rate`, `tpr` or `fpr` between two groups. A share of
+    the training rows is for its safety test; without a model that passes, there is no solution.
+    Every labelled row must be in a group. It needs `python`, and `ratecli test-plugin` fails
+    without.
+
+    Attributes
+    ----------
+    delta
+        Largest probability that the constraint does not hold.
+    frac_data_in_safety
+        Share of the rows for the safety test.
+    num_iters
+        Number of steps.
+    alpha_theta
+        Size of steps of the weights.
+    alpha_lamb
+        Size of steps of the multiplier.
+    """
+
+    delta: Annotated[float, Gt(0), Lt(1)] = 0.05
+    frac_data_in_safety: Annotated[float, Gt(0), Lt(1)] = 0.6
+    num_iters: Annotated[int, Ge(1)] = 200
+    alpha_theta: Annotated[float, Gt(0)] = 0.01
+    alpha_lamb: Annotated[float, Gt(0)] = 0.01
+
+    version: ClassVar[int] = 1
+    script: ClassVar[str] = "seldonian"
+    accepts: ClassVar[tuple[tuple[Kind, str], ...]] = (
+        *(("difference", rate) for rate in MEASURES),
+        *(("ratio", rate) for rate in MEASURES),
+    )
+
+    @classmethod
+    def refusal(cls, goals: Sequence[Goal]) -> str:
+        return super().refusal(goals) or two_groups_refusal(goals)
+
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        from ratecli.models.linear import Logistic
+        from ratecli_peers.learner import Learner, fit_weighted
+        from ratecli_peers.rows import GroupRows, dense, plain_solution, solution, start
+
+        begun, rows = start(), GroupRows.of(problem, complete=True)
+        X = dense(problem, rows.rows)
+        if not problem.constraints:
+            learner = Learner.of(LINEAR_MODEL, problem, rng)
+            return plain_solution(fit_weighted(learner, X, rows.label, np.ones(len(X))))
+        rule = one_rule(problem.constraints)
+        one, other = (f"({MEASURES[rule.rate]} | [{name}])" for name in ("g0", "g1"))
+        text = f"abs({one} - {other}) - {rule.bound}"
+        if rule.kind == "ratio":
+            text = f"{rule.bound} - min({one} / {other}, {other} / {one})"
+        names = ("delta", "frac_data_in_safety", "num_iters", "alpha_theta", "alpha_lamb")
+        facts = {name: getattr(self, name) for name in names}
+        facts |= {"constraints": [text], "seed": _seed(rng)}
+
+        def classifier(weights: list[float]) -> Classifier:
+            return Logistic(np.array(weights[1:]), weights[0])
+
+        found = self.run_script(problem, rows, X, facts, classifier)
+        progress(f"{self.num_iters} steps")
+        if found is None:
+            reason = "no candidate passed the safety test of the toolkit"
+            return Solution({}, "no_solution_found", reason)
+        return solution(problem, found, begun, "the Seldonian Toolkit")
 
 
 def _seed(rng: np.random.Generator) -> int:

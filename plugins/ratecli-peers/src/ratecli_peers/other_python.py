@@ -57,8 +57,10 @@ class OtherPython(Solver):
         columns: Array,
         facts: Mapping[str, Any],
         classifier_of: Callable[[Any], Classifier],
-    ) -> Classifier:
+    ) -> Classifier | None:
         """Run the script on columns (m, C) of the rows, and return the classifier of its model.
+
+        None if it returns no model.
 
         Raises
         ------
@@ -76,7 +78,10 @@ class OtherPython(Solver):
             (folder / "facts.json").write_text(json.dumps(facts))
             self._call(folder)
             decided = pd.read_parquet(folder / "decisions.parquet")["decision"].to_numpy()
-            found = classifier_of(json.loads((folder / "model.json").read_text()))
+            model = json.loads((folder / "model.json").read_text())
+        if model is None:
+            return None
+        found = classifier_of(model)
         apart = np.abs(problem.decisions(found)[rows.rows] - decided).mean()
         if not apart <= max(TIES, 1.5 / len(decided)):
             message = f"{self.script} decides differently on {apart:.2%} of the rows when stored"
