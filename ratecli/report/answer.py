@@ -421,7 +421,7 @@ def best_row(ledger: Ledger, answer: Answer, split: str) -> list[tuple[str, Any]
     )
     tone = {TestVerdict.CONFIRMED: "good", TestVerdict.VIOLATED: "bad"}.get(best.verdict, "")
     level = f"{best.level:.3g}{' (test)' * bool(best.is_tested)}" if best.is_expected else "no"
-    what, mean = worst_constraint(ledger, answer)
+    what, mean, _ = worst_constraint(ledger, answer)
     if len(ledger.constraints) > 1:
         what, mean = "measured", replace(mean, text=f"{what} {mean.text}", key=None)
     return [
@@ -447,23 +447,24 @@ def _missing(group: gr.SeedGroup) -> str:
     return f" (no model in {missing} of {group.ended} seeds)" if missing else ""
 
 
-def worst_constraint(ledger: Ledger, answer: Answer) -> tuple[str, st.SheetCell]:
-    """Return what was measured of the constraint with the largest violation, and its mean.
+def worst_constraint(ledger: Ledger, answer: Answer) -> tuple[str, st.SheetCell, str]:
+    """Return what was measured of the constraint with the largest violation, its mean, its limit.
 
     If a constraint compares a quantity with a number, such as `recall >= limit`, it is that
     quantity; otherwise the violation, which is at most 0 where the constraint is satisfied.
     """
     known = {k: each for k, each in answer.best.violations.items() if each.mean is not None}
     if not known:
-        return "", st.SheetCell("")
+        return "", st.SheetCell(""), ""
     name = max(known, key=lambda each: known[each].mean or 0.0)
     numbers = {**answer.best.group.point, **answer.task}
-    limit = fixed_side(parse_constraint(ledger.constraints[name]), numbers)
-    if limit is None:
-        return f"violation of {name}", st.estimate_cell(known[name])
-    at_least, value = limit
+    side = fixed_side(parse_constraint(ledger.constraints[name]), numbers)
+    if side is None:
+        return f"violation of {name}", st.estimate_cell(known[name]), "at most 0"
+    at_least, value = side
     quantity = known[name].negated() if at_least else known[name]
-    return name, st.estimate_cell(quantity.shifted(value))
+    limit = f"at {'least' if at_least else 'most'} {st.format_scalar(value)}"
+    return name, st.estimate_cell(quantity.shifted(value)), limit
 
 
 def answers_to_json(ledger: Ledger) -> list[dict[str, Any]]:
@@ -560,8 +561,9 @@ def _evidence(ledger: Ledger, answer: Answer) -> str:
     elif not promise and best.verdict is not TestVerdict.VIOLATED:
         proof = proof.replace("confirmed", "confirmed to hold on new rows")
         proof = proof.replace("confirm it", "confirm that the constraints hold on new rows")
-    what, mean = worst_constraint(ledger, answer)
-    return f"{'; '.join(filter(None, [promise, proof]))}: {what} {mean.text}"
+    what, mean, limit = worst_constraint(ledger, answer)
+    measured = f"{what} {mean.text} (must be {limit})" if what else "nothing was measured"
+    return f"{'; '.join(filter(None, [promise, proof]))}: {measured}"
 
 
 def _overview(ledger: Ledger) -> str:
