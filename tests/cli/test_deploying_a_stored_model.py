@@ -52,7 +52,7 @@ def test_a_run_may_not_compare_with_its_own_models(folder, cli, output):
             answer = cli(command, "itself.yaml", "-o", output)
             assert answer.code == 2
             assert (
-                f"error[E310]: the run of 'itself.yaml' replaces the models in '{inside}'"
+                f"error[E310]: 'itself.yaml' replaces the models in '{inside}'"
                 in answer.err
             )
             assert "--> itself.yaml:5:19" in answer.err
@@ -67,7 +67,7 @@ def test_two_runs_of_a_command_may_not_share_a_model(folder, cli, reverse):
     both = ("run", *files, "-q", "-j", 1)
     answer = cli(*both)
     assert answer.code == 2
-    message = "the run of 'first.yaml' replaces the models in 'results/first/models'"
+    message = "'first.yaml' replaces the models in 'results/first/models'"
     assert f"error[E310]: {message}\n  --> second.yaml:5:19" in answer.err
     assert f"{COPY}, or run the files one by one" in answer.err
     assert not (folder / "results" / "second").exists()
