@@ -51,10 +51,7 @@ def test_a_run_may_not_compare_with_its_own_models(folder, cli, output):
         for command in ("run", "plan"):
             answer = cli(command, "itself.yaml", "-o", output)
             assert answer.code == 2
-            assert (
-                f"error[E310]: 'itself.yaml' replaces the models in '{inside}'"
-                in answer.err
-            )
+            assert f"error[E310]: 'itself.yaml' replaces the models in '{inside}'" in answer.err
             assert "--> itself.yaml:5:19" in answer.err
             assert COPY in answer.err
 
