@@ -7,6 +7,7 @@ Three questions are kept apart. Does the training promise that the constraints h
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -190,6 +191,12 @@ def goal_of(ledger: Ledger, at: Task | None = None) -> Task | None:
     goal = at or ledger.experiment.get("goal") or {}
     found = [task for task in planned_tasks(ledger) if has_values(task, goal)]
     return found[0] if len(found) == 1 else None
+
+
+def point_options(point: Task) -> list[str]:
+    """Return the options of `fit` that `final_model.read_point` reads back exactly."""
+    stated = {name: value for name, value in point.items() if value is not None}
+    return [f"--at={name}={json.dumps(value)}" for name, value in stated.items()]
 
 
 def answer_of(ledger: Ledger, task: Task | None, algorithm: str | None = None) -> Answer | None:

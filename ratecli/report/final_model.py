@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from ratecli.report.answer import (
     goal_of,
     lines_of,
     planned_tasks,
+    point_options,
 )
 from ratecli.report.card import model_card, rows_left_out
 from ratecli.report.write import trial_files
@@ -135,12 +135,6 @@ def _check_replaceable(target: Path) -> None:
         hint = "move it away, or choose another folder with --output"
         message = f"cannot write to '{target}': it was not made by `ratecli fit`"
         raise FaultError(Diagnostic("E505", message, hint))
-
-
-def point_options(point: Task) -> list[str]:
-    """Return the options of `fit` that `read_point` reads back exactly."""
-    stated = {name: value for name, value in point.items() if value is not None}
-    return [f"--at={name}={json.dumps(value)}" for name, value in stated.items()]
 
 
 def read_point(texts: Sequence[str]) -> Task:
