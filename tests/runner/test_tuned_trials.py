@@ -32,7 +32,7 @@ LABELS = {0: "none", 0.4: "some", 10: "all"}
 
 @pytest.fixture
 def folder(tmp_path):
-    people(400, 1).to_csv(tmp_path / "people.csv", index=False)
+    people(600, 1).to_csv(tmp_path / "people.csv", index=False)
     return tmp_path
 
 
