@@ -47,6 +47,26 @@ def staged_folder(parent: Path, kind: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def replace_folder(new: Path, place: Path) -> None:
+    """Move a folder to a place in the same file system, whose old folder is removed.
+
+    Raises
+    ------
+    FaultError
+        E505 if that is impossible; the old folder then stays.
+    """
+    with report_write_errors(place), staged_folder(new.parent, "replaced-") as aside:
+        old = aside / place.name
+        if place.exists():
+            place.rename(old)
+        try:
+            new.rename(place)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                old.rename(place)
+            raise
+
+
 def remove_stale(folder: Path, kind: str) -> None:
     """Remove temporary files of a kind that are so old that their process must have ended."""
     with suppress(OSError):  # errors of the folder are reported when something is written to it

@@ -80,6 +80,14 @@ class ReadProblem:
         return text
 
 
+PLACES: dict[Loc, str] = {
+    ("sweep",): "parameters",
+    ("regularization",): "l2",
+    ("algorithms",): "solver",
+}
+"""What users of the estimators call parts of an experiment."""
+
+
 def read_problem(
     columns: SliceColumns,
     algorithm: str,
@@ -137,13 +145,8 @@ def read_problem(
         untested = {} if safety is None else {"safety": {"test": False}}
         loss = {"loss": "squared"} if numeric else {}
         content["algorithms"].append({UNCONSTRAINED: untested | loss})
-    places: dict[Loc, str] = {
-        ("sweep",): "parameters",
-        ("regularization",): "l2",
-        ("algorithms",): "solver",
-        ("algorithms", 0, algorithm): f"options of {algorithm}",
-        **{("algorithms", 0, algorithm, name): name for name in own},
-    }
+    places = PLACES | {("algorithms", 0, algorithm): f"options of {algorithm}"}
+    places |= {("algorithms", 0, algorithm, name): name for name in own}
     shown = {name: name for name in rules} if named else rules
     if not named:
         places |= {("constraints", name): f"constraints[{k}]" for k, name in enumerate(rules)}

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.api.errors import check_types, convert_errors, issue_warnings
+from ratecli.api.final_model import fit_model
 from ratecli.api.inputs import to_arrow_table
 from ratecli.apply.predict import (
     StoredModel,
@@ -38,9 +39,8 @@ from ratecli.ledger.view import Ledger
 from ratecli.models.base import Array
 from ratecli.models.policy import SoftmaxPolicy
 from ratecli.models.storage import loads
-from ratecli.report.answer import answers_to_json
+from ratecli.report.answer_text import answers_to_json
 from ratecli.report.check.expectations import warn_unmet_expectations
-from ratecli.report.final_model import fit_model
 from ratecli.report.tables import metrics_table, summary_table, trials_table
 from ratecli.report.write import check_report_folder, write_report
 from ratecli.runner.executors import Executor, parse_executor

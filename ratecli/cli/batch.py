@@ -19,7 +19,8 @@ from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.render import render_text, text_table
-from ratecli.report.answer import answer_lines, answers, best_sheet, goal_of, point_options
+from ratecli.report.answer import answers, goal_of
+from ratecli.report.answer_text import answer_lines, best_sheet, point_options
 from ratecli.report.check.expectations import compare_expectations, warn_unmet_expectations
 from ratecli.report.check.findings import Verdict
 from ratecli.report.groups import group_by

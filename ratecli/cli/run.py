@@ -82,9 +82,9 @@ def run(  # one parameter per option
     from ratecli.runner.executors import parse_executor  # noqa: PLC0415
 
     where = parse_executor(executor, jobs)
+    from ratecli.api.tracking import check_tracker, track  # noqa: PLC0415
     from ratecli.cli.batch import run_batch  # noqa: PLC0415
     from ratecli.experiment.prepare import prepare  # noqa: PLC0415
-    from ratecli.report.tracking import check_tracker, track  # noqa: PLC0415
 
     if tracker:
         check_tracker()
@@ -196,8 +196,8 @@ def fit(
     It is trained on all rows but validation rows and rows of a safety test. The run says what to
     expect of it.
     """
+    from ratecli.api.final_model import fit_model, read_point  # noqa: PLC0415
     from ratecli.config.document import Document  # noqa: PLC0415
-    from ratecli.report.final_model import fit_model, read_point  # noqa: PLC0415
 
     document = Document.read(file).with_overrides(settings or ())
     with progress_meter() as meter:

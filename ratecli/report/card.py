@@ -31,7 +31,7 @@ from ratecli.rates.metrics import goal_names
 from ratecli.render import terminal_safe
 from ratecli.report import groups as gr
 from ratecli.report import sheet as st
-from ratecli.report.answer import incomplete_notes
+from ratecli.report.answer_text import incomplete_notes
 from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.plots.curves import curves_by_group, draw_curves
 from ratecli.report.templates import note, render_template

@@ -113,12 +113,9 @@ class SeedGroup:
         Their noise is known on the test set only. `confidence` is as in `ViolationSample`.
         """
         metric = rc.VIOLATION_PREFIX + constraint
-        known = [
-            self._violation(self.ledger.plan[at], metric, value)
-            if split == "test"
-            else MeasuredViolation(value, (), None, at)
-            for at, value in self.values(split, metric).items()
-        ]
+        plan, values = self.ledger.plan, self.values(split, metric)
+        known = [self._violation(plan[at], metric, value) for at, value in values.items()]
+        known = known if split == "test" else [replace(each, pieces=()) for each in known]
         return ViolationSample(known, confidence, self.fold_overlap) if known else None
 
     def _violation(self, trial: rc.PlannedTrial, metric: str, value: float) -> MeasuredViolation:

@@ -16,8 +16,9 @@ from ratecli.errors import FaultError
 from ratecli.files import LEDGER_FILE, REPORT_FILE, atomic_write
 from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
-from ratecli.report import answer, sheets
+from ratecli.report import answer_text, sheets
 from ratecli.report import sheet as st
+from ratecli.report.answer import answer_of, answer_split, answers, goal_of
 from ratecli.report.certificates import MAX_TREES, certificate_sheet, certificates_to_show
 from ratecli.report.check import expectations as ex
 from ratecli.report.groups import group_by
@@ -41,7 +42,7 @@ def render_report(
     return render_template(
         "report.html.j2",
         ledger=ledger,
-        answer=answer,
+        answer=answer_text,
         sheets=sheets,
         lead=plots[:1],
         others=plots[1:],
@@ -120,7 +121,7 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
         rows.append(_experiment_row(name, ledger, error))
         statuses.update(map(ledger.status, ledger.plan))
         findings += ex.compare_expectations(ledger)
-        for plot in requested_plots(ledger)[:1] if answer.answers(ledger) else ():
+        for plot in requested_plots(ledger)[:1] if answers(ledger) else ():
             drawing = folder / "figures" / f"{plot.name}.svg"
             if drawing.is_file():
                 plots.append((name, ledger, base64.b64encode(drawing.read_bytes()).decode()))
@@ -149,13 +150,13 @@ def _read_results(folder: Path) -> tuple[Ledger, st.SheetCell | None]:
 
 def _experiment_row(name: st.SheetCell, ledger: Ledger, error: st.SheetCell | None) -> st.SheetRow:
     """Return the goal of an experiment, its best model and how its trials ended."""
-    task, shown = answer.goal_of(ledger), answer.ShownObjective.of(ledger).name
-    found, cells = answer.answer_of(ledger, task), dict[str, Any]()
+    task, shown = goal_of(ledger), answer_text.ShownObjective.of(ledger).name
+    found, cells = answer_of(ledger, task), dict[str, Any]()
     if found is not None:
-        cells = dict(answer.best_row(ledger, found, answer.answer_split(ledger)))
+        cells = dict(answer_text.best_row(ledger, found, answer_split(ledger)))
         cells["objective"] = replace(cells[shown], text=f"{shown} {cells[shown].text}")
     elif ledger.results:
-        cells["model"] = answer.answer_lines(ledger)[0]
+        cells["model"] = answer_text.answer_lines(ledger)[0]
     ended = st.status_cell(Counter(map(ledger.status, ledger.plan)))
     for verdict, count, tone in ex.count_verdicts(ex.compare_expectations(ledger)):
         if tone == "bad":
@@ -166,6 +167,6 @@ def _experiment_row(name: st.SheetCell, ledger: Ledger, error: st.SheetCell | No
         ("goal", ", ".join(filter(None, [*ledger.constraints, st.format_point(task or {})]))),
         ("best model", error or cells.get("model")),
         *((title, cells.get(title)) for title in ("objective", "cost", "expected")),
-        ("confirmed", cells.get("confirmed", cells.get("satisfied"))),
+        ("verdict", cells.get("verdict")),
         ("trials", ended),
     ]

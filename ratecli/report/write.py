@@ -22,7 +22,7 @@ from ratecli.ledger.records import EXPECTED_KEY, VIOLATION_PREFIX, PlannedTrial,
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
-from ratecli.report.answer import answer_lines, answers_to_json, best_sheet, incomplete_notes
+from ratecli.report.answer_text import answer_lines, answers_to_json, best_sheet, incomplete_notes
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.check.expectations import expectation_sheet
 from ratecli.report.groups import group_by, trial_datasets, trial_values

@@ -76,25 +76,20 @@ def solve_with_margin(
     """Solve the problem with constraints tightened until they hold as `guard` requires.
 
     On new rows, the main classifier must satisfy `violation + c * error <= 0` for each piece of a
-    constraint. The violation is estimated by training again with the same amounts on all but one of
-    `tightening.FOLDS` folds of the rows, and deciding the rows of the other (see
-    `TighteningSearch.rehearse`). The last amounts may be extrapolated from two attempts instead
-    (see `TighteningSearch.extrapolate`). `error` is the standard error by the delta method times
-    `EXTRA_NOISE`. c is such that all pieces hold together with probability `level` (see `judges`).
-    Streamed rows, which are many for each parameter, are judged by the model of all rows; so are
-    validation rows.
+    constraint: `violation` by decisions on rows that its training did not see
+    (`TighteningSearch.rehearse`), `error` the standard error by the delta method times
+    `EXTRA_NOISE`, and c such that all pieces hold together with probability `level` (`judges`).
+    Streamed rows, which are many for each parameter, are judged by the model of all rows, and so
+    are validation rows.
 
-    Each round tightens the constraints by their shortfall, divided by the slope between the last
-    two attempts. If the constraints cannot be satisfied then, or only by models that are not
-    useful, the step was too large and is halved; the one after a success may be twice as long. No
-    problem is solved whose constraints contradict each other (see `least_by_ranges`). Of the
-    amounts without a shortfall, the one with the smallest objective is used. If there is none, the
-    status is `no_solution_found` if a level was required (see `_refuse` for the reason), else
-    `iteration_limit` with the model of the smallest shortfall. A model is useful if its objective
-    is smaller than that of any constant decision, random ones included, that the judge accepts.
+    Each round tightens the constraints by their shortfall (`TighteningSearch.run`). Of the amounts
+    without a shortfall, the one with the smallest objective is used, if its model is useful: better
+    than any constant decision, random ones included, that the judge accepts. Without such amounts,
+    the status is `no_solution_found` if a level was required (`_refuse` says why), else
+    `iteration_limit` with the model of the smallest shortfall.
 
-    With an `aim` and `path`, this model is one of several candidates for the safety test (see
-    `_with_path`). Without `path`, a refusal does not try other algorithms. A solver with
+    With an `aim` and `path`, this model is one of several candidates for the safety test
+    (`_with_path`). Without `path`, a refusal does not try other algorithms. A solver with
     `needs_safety_test` finds its own margin; only candidates are added. Solvers that do not enforce
     constraints run unchanged.
 

@@ -135,7 +135,12 @@ class TighteningSearch:
         return isinstance(self.judge, NormalJudge) and self.judge.level is not None
 
     def run(self, first: Attempt) -> list[Attempt]:
-        """Tighten constraints until the judge is satisfied; return all attempts."""
+        """Tighten constraints until the judge is satisfied; return all attempts.
+
+        Each step is the shortfall divided by the slope between the last two attempts. It is halved
+        if no useful model satisfies the constraints then, and the one after a success may be twice
+        as long. No problem is solved whose constraints contradict each other.
+        """
         tried, last, before, step = [first], first, None, 1.0
         low, high = np.full(len(first.by), -np.inf), np.full(len(first.by), np.inf)
         rounds = 1 if self.exceeds_limits(first.errors / MAX_NOISE_CHANGE) else MAX_ROUNDS

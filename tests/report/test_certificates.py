@@ -21,7 +21,7 @@ from synthetic_ledger import (
 )
 
 from ratecli.ledger.records import TrialResult
-from ratecli.report.answer import answer_lines
+from ratecli.report.answer_text import answer_lines
 from ratecli.report.certificates import certificate_sheet, certificates_to_show
 from ratecli.report.html import render_report
 from ratecli.report.sheets import unsolved_sheet

@@ -175,7 +175,7 @@ def test_rows_on_a_phone_are_cards_of_labelled_numbers(opened):
         "error",
         "cost",
         "expected",
-        "confirmed",
+        "verdict",
         "violation of parity",
     ]
     for cell in cells.all():

@@ -15,7 +15,7 @@ from synthetic_ledger import planned, texts
 
 from ratecli.ledger.view import Ledger
 from ratecli.report import html
-from ratecli.report.answer import best_sheet
+from ratecli.report.answer_text import best_sheet
 from ratecli.report.plots import draw_plots
 from ratecli.report.sheet import Sheet, SheetCell
 from ratecli.report.templates import render_template

@@ -7,10 +7,10 @@ from synthetic_ledger import certificate, measured, planned, texts, tutorial
 
 from ratecli.ledger.records import BEST_CONSTANT_KEY, NEW_DATA_KEY, TrialResult
 from ratecli.ledger.view import SAME_TEST_SET, Ledger
-from ratecli.report.answer import (
+from ratecli.report.answer import answers
+from ratecli.report.answer_text import (
     NEW_ROWS_HINT,
     answer_lines,
-    answers,
     answers_to_json,
     best_sheet,
     incomplete_notes,
@@ -283,14 +283,14 @@ def test_a_cheaper_setting_comes_before_a_constant_although_it_is_not_confirmed(
     [
         (
             -0.05,
-            "the test sets of 0 rows are too small to confirm that the constraints hold on new rows",
+            "the test sets of 0 rows are too small to tell",
         ),
         (
             0.02,
-            "the test sets of 0 rows are too small to confirm that the constraints hold on new rows",
+            "the test sets of 0 rows are too small to tell",
         ),
         (0.2, "the test sets show a violation"),
-        (-0.2, "confirmed to hold on new rows by the test sets"),
+        (-0.2, "confirmed by the test sets"),
     ],
 )
 def test_a_single_seed_is_judged_with_the_sampling_error_of_its_test_set(violation, evidence):
@@ -425,7 +425,7 @@ def test_a_passed_safety_test_counts_unless_test_sets_contradict_it(error, name)
     tested = {key: replace(each, info=info) for key, each in ledger.results.items()}
     found = with_noise(replace(ledger, results=tested), error, {"cheap": None, "safe": None})
     assert best(found)[0][0] == name
-    proof = "the test sets of 0 rows are too small to confirm it"
+    proof = "the test sets of 0 rows are too small to tell"
     proof = proof if name == "cheap" else "confirmed by the test sets"
     start = f"passed a safety test (confidence 0.95); {proof}: "
     assert answer_lines(found)[1].startswith(start)
@@ -465,7 +465,7 @@ def test_swept_names_of_constraints_make_tasks():
     }
     sheet = best_sheet(ledger_of(answers))
     assert sheet.titles == (
-        "kappa", "model", "at", "objective", "expected", "confirmed", "violation of parity"
+        "kappa", "model", "at", "objective", "expected", "verdict", "violation of parity"
     )  # fmt: skip
     assert [row[:3] for row in texts(sheet)] == [[k, "a", "rate = 3"] for k in "12"]
     swept = best_sheet(ledger_of(answers, sweep={"rate": [3, 4]}))
@@ -475,7 +475,7 @@ def test_swept_names_of_constraints_make_tasks():
 def test_without_a_test_set_another_split_is_used():
     sheet = best_sheet(ledger_of({("a", ()): [(0.1, 0.0)]}, split="train"))
     assert sheet.title == "Best models (train)"
-    assert [cell.text for cell in sheet.rows[0][3:]] == ["yes", "0.0000"]
+    assert [cell.text for cell in sheet.rows[0][3:]] == ["satisfied", "0.0000"]
     assert best_sheet(ledger_of({("a", ()): [None]})).rows == ()
 
 
@@ -500,7 +500,7 @@ def test_the_goal_is_answered_in_two_lines():
     ledger = ledger_of(PAID, objective="error", rule="recall >= kappa", goal={"kappa": 1})
     assert answer_lines(ledger) == [
         "kappa = 1: fair, error 0.3000 ± 0.2484 (+0.1000 over unconstrained)",
-        "confirmed to hold on new rows by the test sets: parity 1.1333 ± 0.1434 (must be at least 1)",
+        "confirmed by the test sets: parity 1.1333 ± 0.1434 (must be at least 1)",
     ]
     hopeless = {**ledger.experiment, "goal": {"kappa": 2}}
     first, second, *more = answer_lines(replace(ledger, meta={"experiment": hopeless}))

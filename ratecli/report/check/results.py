@@ -22,7 +22,8 @@ from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.syntax import SPLITS
 from ratecli.rates.table import BALANCE_METRICS
-from ratecli.report.answer import answer_lines, goal_of, ignoring_labels
+from ratecli.report.answer import goal_of, ignoring_labels
+from ratecli.report.answer_text import answer_lines
 from ratecli.report.check import reference as pins
 from ratecli.report.check import settings
 from ratecli.report.check.compare import FINISHED, UNDEFINED_PREFIX, ComparisonTerms, compare_points

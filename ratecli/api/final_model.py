@@ -29,10 +29,9 @@ from ratecli.report.answer import (
     answer_of,
     answer_split,
     goal_of,
-    lines_of,
     planned_tasks,
-    point_options,
 )
+from ratecli.report.answer_text import lines_of, point_options
 from ratecli.report.card import model_card, rows_left_out
 from ratecli.report.write import trial_files
 from ratecli.runner.executors import parse_executor
@@ -114,17 +113,8 @@ def fit_model(
             )
             lines, exports = _write_model(stage, key, target, _expected(ledger, answer))
             applies = (stage / "card.md").is_file()
-            with fs.report_write_errors(target):
-                stage.chmod(folder.stat().st_mode)
-                before = stack.enter_context(fs.staged_folder(output, "fit-")) / fs.MODEL_FOLDER
-                if target.exists():
-                    target.rename(before)
-                try:
-                    stage.rename(target)
-                except BaseException:
-                    if before.exists():
-                        before.rename(target)
-                    raise
+            stage.chmod(folder.stat().st_mode)
+            fs.replace_folder(stage, target)
     return FinalModel(target, lines, exports, applies)
 
 
@@ -154,8 +144,8 @@ def _choose(ledger: Ledger, at: Task | None, algorithm: str | None, name: str) -
         raise FaultError(unknown_name("E104", "algorithm", algorithm, labels))
     tasks, task = planned_tasks(ledger), goal_of(ledger, at)
     if task is None:
-        which = f"not one sweep point has {st.format_point(at)}" if at else "there are several"
-        what = which if at else f"{which} sweep points"
+        what = "the file names no goal, and there are several sweep points"
+        what = f"not one sweep point has {st.format_point(at)}" if at else what
         hint = f"write one of {'; '.join(' '.join(point_options(each)) for each in tasks)}"
         raise FaultError(Diagnostic("E104", what, hint))
     answer = answer_of(ledger, task, algorithm)

@@ -13,7 +13,7 @@ from ratecli.errors import Diagnostic, FaultError, exception_line
 from ratecli.files import LEDGER_FILE, MODELS_FOLDER, REPORT_FILE
 from ratecli.ledger.records import FAILED_STATUSES, PlannedTrial
 from ratecli.ledger.view import Ledger
-from ratecli.report.answer import answer_lines
+from ratecli.report.answer_text import answer_lines
 from ratecli.report.groups import main_variant, trial_values
 from ratecli.report.write import trials_with_files
 
