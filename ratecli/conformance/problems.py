@@ -204,7 +204,7 @@ class SolverRun:
     effects: tuple[str, ...] = ()
 
     def __init__(self, solver: Solver, goals: TinyProblemGoals, table: pd.DataFrame) -> None:
-        """Run a solver on a table, in an empty folder."""
+        """Run a solver on a table; the working directory is an empty folder."""
         self.solver, self.goals, self.rows = solver, goals, trial_data(table)
         self.problem = goals.problem(solver, self.rows)
         rng, printed = np.random.default_rng(SEED), io.StringIO()

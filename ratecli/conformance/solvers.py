@@ -96,12 +96,12 @@ def returns_valid_solutions(run: SolverRun) -> Iterator[str]:
 
 
 def handles_unusual_tables(run: SolverRun) -> Iterable[str]:
-    """Return a status and a reason."""
+    """On an unusual table, return a solution with a status and a reason."""
     return _solution_errors(run)
 
 
 def refuses_other_goals(run: SolverRun) -> Iterable[str]:
-    """Raise, or return a status and a reason."""
+    """Refuse other goals with an error, or with a status and a reason."""
     return _solution_errors(run)
 
 

@@ -110,7 +110,7 @@ class Setting:
 
     @property
     def rank(self) -> tuple[bool | float, ...]:
-        """Order by the objective if the constraints hold, else by how often they do.
+        """A sort key: the objective if the constraints hold, otherwise how often they hold.
 
         Models that are no better than a constant come after settings that seem to satisfy the
         constraints. Settings with a safety test come before others, then those with a model in most

@@ -226,7 +226,7 @@ class CheckReport:
 
 
 def _likeness(each: Finding) -> tuple[object, ...]:
-    """Return what findings have in common that are printed as one."""
+    """Return a key; findings with equal keys are printed as one row."""
     who = (each.algorithm, each.loc) if each.verdict.compared else (each.detail, each.help)
     return each.verdict, each.metric, *who
 

@@ -203,7 +203,7 @@ def _status_and_reason(
 def pool_groups(
     problem: Problem, groups: Groups, min_support: int, *, refuse: bool
 ) -> NDArray[np.intp]:
-    """Return the index (C,) of each group's pool; the groups of a pool share a threshold.
+    """Return the index (C,) of each group's pool. Groups of one pool share a threshold.
 
     The support of a group is the smallest number of its rows that a rate of the goals averages
     over, such as its positive rows for `tpr`; that of a pool is the sum over its groups. While a

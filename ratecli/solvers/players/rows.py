@@ -52,8 +52,8 @@ class SharedParts(NamedTuple):
     places
         (m, G) places of the parts of each row.
     factors
-        Sparse matrices whose product has the parts as rows (U, d). The last one has the smallest
-        parts; the entries of the others are 1 for those that are added.
+        Sparse matrices; the rows of their product (U, d) are the distinct parts. The last matrix
+        has the smallest parts. A row of another matrix has a 1 for each smaller part to add.
     """
 
     places: Uint32Array

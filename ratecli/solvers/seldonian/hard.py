@@ -76,7 +76,7 @@ class ThresholdCandidates:
         return DecisionOutputs((self.scores > self.thresholds[cut]).astype(float))
 
     def point(self, w: Array, cut: int) -> CandidatePoint:
-        """Return the candidate at one threshold on the scores of weights w (D,)."""
+        """Return the candidate with weights w (D,) and the threshold number `cut`."""
         moved = np.append(w[:-1], -float(self.thresholds[cut]))
         value, upper = float(self.values[cut]), self.ends(cut)
         return CandidatePoint(moved, moved, self._decisions(cut), value, upper)

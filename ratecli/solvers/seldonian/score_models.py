@@ -186,7 +186,7 @@ class ScoreOutputs:
         return np.asarray(by * self._derivatives(of)[rows, None])
 
     def _derivatives(self, of: str) -> Array:
-        """Return the derivatives (n,) of a measurement in the scores."""
+        """Return the derivative (n,) of each row's measurement with respect to its score."""
         match of:
             case "decision":
                 return self.model.sharpness * self._decisions * (1 - self._decisions)

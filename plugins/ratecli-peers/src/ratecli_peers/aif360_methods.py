@@ -13,7 +13,7 @@ from ratecli.rates.analysis import Goal
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.oracles.choice import LINEAR_MODEL, ReducedModelOption
 from ratecli.solvers.problem import Problem
-from ratecli_peers.rules import EQUALIZED_ODDS, GroupsOnly, Kind, OneRule, group_rules, one_rule
+from ratecli_peers.rules import EQUALIZED_ODDS, GroupsOnly, Kind, KnownRules, group_rules, one_rule
 from ratecli_peers.thresholds import AfterModel
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class CalibratedEqualizedOdds(GroupsOnly, AfterModel):
 
 
 @dataclass(frozen=True)
-class RejectOption(OneRule, AfterModel):
+class RejectOption(KnownRules, AfterModel):
     """AIF360's `RejectOptionClassifierCV` (Kamiran, Karim, Zhang 2012) after a model.
 
     Around a threshold, decisions are positive in the group with fewer positive labels and negative

@@ -13,7 +13,7 @@ from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, RandomizableSolver, Solution, Solver, Variant
 from ratecli.solvers.oracles.choice import LINEAR_MODEL, ReducedModelOption
 from ratecli.solvers.problem import Problem
-from ratecli_peers.rules import EQUALIZED_ODDS, PARITIES, Kind, OneRule
+from ratecli_peers.rules import EQUALIZED_ODDS, PARITIES, Kind, KnownRules
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ExponentiatedGradient(RandomizableSolver):
 
 
 @dataclass(frozen=True)
-class GridSearch(OneRule, Solver):
+class GridSearch(KnownRules, Solver):
     """fairlearn's `GridSearch` (Agarwal et al. 2018, section 3.4): one classifier of a grid.
 
     The learner is fitted for each point of a grid of multipliers of fairlearn's moments, which

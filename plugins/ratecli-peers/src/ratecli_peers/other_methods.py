@@ -16,7 +16,13 @@ from ratecli.solvers.oracles.choice import LINEAR_MODEL
 from ratecli.solvers.problem import Problem
 from ratecli_peers.aif360_methods import two_groups_refusal
 from ratecli_peers.other_python import OtherPython
-from ratecli_peers.rules import EQUALIZED_ODDS, Kind, OneRule, group_rules, one_rule, unknown_rule
+from ratecli_peers.rules import (
+    EQUALIZED_ODDS,
+    Kind,
+    KnownRules,
+    group_rules,
+    one_rule,
+)
 
 FAIRGBM_OBJECTIVE = "objective=constrained_cross_entropy"
 FAIRGBM_OPTIONS = (
@@ -27,7 +33,7 @@ CONSTRAINT_TYPES = {"tpr": "FNR", "fpr": "FPR", EQUALIZED_ODDS: "FNR,FPR"}
 
 
 @dataclass(frozen=True)
-class FairGBM(OneRule, OtherPython):
+class FairGBM(KnownRules, OtherPython):
     """FairGBM (Cruz et al. 2023): LightGBM's trees with multipliers of the groups' error rates.
 
     It takes a limit on the difference of `tpr`, `fpr` or both between groups, as the tolerance of
@@ -88,7 +94,7 @@ class FairGBM(OneRule, OtherPython):
 
 
 @dataclass(frozen=True)
-class TFCO(OneRule, OtherPython):
+class TFCO(KnownRules, OtherPython):
     """TFCO (Cotter et al. 2019): a random choice among linear models from a constrained game.
 
     It takes any number of differences, ratios and lower limits of rates of groups. The models are
@@ -118,21 +124,12 @@ class TFCO(OneRule, OtherPython):
 
     version: ClassVar[int] = 1
     script: ClassVar[str] = "tfco"
+    several: ClassVar[bool] = True
     accepts: ClassVar[tuple[tuple[Kind, str], ...]] = (
         *(("difference", rate) for rate in ("positive_rate", "tpr", "fpr", "error")),
         *(("ratio", rate) for rate in ("positive_rate", "tpr", "fpr")),
         *(("floor", rate) for rate in ("positive_rate", "tpr")),
     )
-
-    @classmethod
-    def refusal(cls, goals: Sequence[Goal]) -> str:
-        if goals and goals[0].name == "objective":
-            return super().refusal(goals)
-        try:
-            found = [unknown_rule(rule, cls.accepts) for rule in group_rules(goals)]
-        except ValueError as error:
-            return str(error)
-        return next(filter(None, found), "")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.models.composed import MixtureClassifier
@@ -159,7 +156,7 @@ MEASURES = {"positive_rate": "PR", "tpr": "TPR", "fpr": "FPR"}
 
 
 @dataclass(frozen=True)
-class SeldonianToolkit(OneRule, OtherPython):
+class SeldonianToolkit(KnownRules, OtherPython):
     """The Seldonian Toolkit (engine 0.8): logistic regression with a safety test of its own.
 
     It takes a difference or ratio of `positive_rate`, `tpr` or `fpr` between two groups. A share of

@@ -30,7 +30,7 @@ from ratecli_peers.rows import (
     solution,
     start,
 )
-from ratecli_peers.rules import GroupRule, Kind, OneRule, group_rules, unknown_rule
+from ratecli_peers.rules import GroupRule, Kind, KnownRules, group_rules
 from ratecli_peers.thresholds import AfterModel
 
 METRICS = {
@@ -47,7 +47,7 @@ WHOLE: Mapping[Kind, str] = {"difference": "max_diff", "ratio": "min_ratio", "fl
 
 
 @dataclass(frozen=True)
-class OxonFair(OneRule, AfterModel):
+class OxonFair(KnownRules, AfterModel):
     """OxonFair's `FairPredictor` (Delaney et al. 2024): the best thresholds of groups on a grid.
 
     It takes any number of limits on differences, ratios and lower limits of rates of groups. The
@@ -74,6 +74,7 @@ class OxonFair(OneRule, AfterModel):
 
     version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ("oxonfair",)
+    several: ClassVar[bool] = True
     accepts: ClassVar[tuple[tuple[Kind, str], ...]] = (
         *(("difference", rate) for rate in ("positive_rate", "tpr", "fpr", "error")),
         *(("ratio", rate) for rate in ("positive_rate", "tpr", "fpr", "tnr", "accuracy")),
@@ -82,18 +83,11 @@ class OxonFair(OneRule, AfterModel):
 
     @classmethod
     def refusal(cls, goals: Sequence[Goal]) -> str:
-        if goals and goals[0].name == "objective":
-            return super().refusal(goals)
-        try:
-            rules = group_rules(goals)
-        except ValueError as error:
-            return str(error)
-        for rule in rules:
-            if why := unknown_rule(rule, cls.accepts):
-                return why
-        if len({rule.groups for rule in rules}) > 1:
-            return "all its rules are about the same groups"
-        return ""
+        why = super().refusal(goals)
+        if why or not goals or goals[0].name == "objective":
+            return why
+        same = len({rule.groups for rule in group_rules(goals)}) <= 1
+        return "" if same else "all its rules are about the same groups"
 
     @property
     def sees_slices(self) -> bool:

@@ -122,8 +122,8 @@ def one_rule(goals: Sequence[Goal]) -> GroupRule:
     raise ValueError(f"it takes one rule about groups, not {len(rules)} at a time")
 
 
-class OneRule:
-    """Base of algorithms that minimize plain error under one rule about groups.
+class KnownRules:
+    """Base of algorithms that minimize plain error under a rule about groups, or `several`.
 
     `accepts` lists the rules, as kind and rate, that the package knows.
     """
@@ -131,6 +131,7 @@ class OneRule:
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     accepts: ClassVar[tuple[tuple[Kind, str], ...]] = ()
+    several: ClassVar[bool] = False
 
     @classmethod
     def refusal(cls, goals: Sequence[Goal]) -> str:
@@ -140,10 +141,10 @@ class OneRule:
         if goals[0].name == "objective":
             return _objective_refusal(goals[0])
         try:
-            rule = one_rule(goals)
+            rules = group_rules(goals) if cls.several else [one_rule(goals)]
         except ValueError as error:
             return str(error)
-        return unknown_rule(rule, cls.accepts)
+        return next(filter(None, (unknown_rule(rule, cls.accepts) for rule in rules)), "")
 
 
 class GroupsOnly:

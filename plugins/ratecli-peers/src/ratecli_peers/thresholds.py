@@ -17,7 +17,7 @@ from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.baselines.options import ThresholdSolver
 from ratecli.solvers.oracles.choice import model_name
 from ratecli.solvers.problem import Problem
-from ratecli_peers.rules import EQUALIZED_ODDS, GroupRule, Kind, OneRule, one_rule
+from ratecli_peers.rules import EQUALIZED_ODDS, GroupRule, Kind, KnownRules, one_rule
 
 if TYPE_CHECKING:
     from ratecli_peers.rows import GroupChances, GroupRows, ScoredGroups
@@ -56,7 +56,7 @@ class AfterModel(ThresholdSolver):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithinTolerance(OneRule, AfterModel):
+class WithinTolerance(KnownRules, AfterModel):
     """Base of algorithms whose package knows differences of rates of groups, but not their ratio.
 
     Attributes
