@@ -78,8 +78,8 @@ class Predictions:
 
     `memberships` (n, L) are the probabilities of each value of a proxy for a column, if the
     classifier is based on a proxy. If None, its values are the positive and the negative decision.
-    `returns` are measurements of the rows as episodes, if it is a policy of episodes; if each row
-    stands for several streamed ones, the means of what is measured of these.
+    `returns` are measurements of the rows as episodes, if it is a policy of episodes. `means` (n,)
+    are all measurements that are known if each row stands for several streamed ones: their means.
     """
 
     decisions: Floats
@@ -87,6 +87,7 @@ class Predictions:
     estimates: Floats
     memberships: Floats | None = None
     returns: Mapping[Measurement, Floats] = field(default_factory=dict)
+    means: Mapping[Measurement, Floats] | None = None
 
     @property
     def proxy(self) -> Floats:
@@ -96,10 +97,15 @@ class Predictions:
         return np.stack([self.decisions, 1 - self.decisions], axis=1)
 
     def measure(self, of: Measurement, label: Floats) -> Floats:
-        """Return the per-row measurement to use in place of p; 0 on rows without a label."""
+        """Return the per-row measurement to use in place of p; 0 on rows without a label.
+
+        Raises KeyError if the means of streamed rows do not include it.
+        """
+        if self.means is not None:
+            return self.means[of]
         if of == "decision":
             return self.decisions
-        if of in self.returns or of not in DECISION_MEASUREMENTS:
+        if of not in DECISION_MEASUREMENTS:
             return self.returns[of]
         if of == "log_loss":
             return log_loss(self.estimates, label)

@@ -219,10 +219,10 @@ class RowStream:
     def predictions(
         self, classifiers: Mapping[str, Classifier], label: Array | None = None
     ) -> dict[str, Predictions]:
-        """Return each classifier's mean predictions of the rows of each cell, in one pass.
+        """Return each classifier's predictions of the rows of each cell by name, in one pass.
 
-        Those of a name have the mean decisions, unknown scores and estimates, and, if the `label`
-        (C,) of each cell is given, the mean errors of estimates as measurements.
+        Each result holds mean decisions and NaN scores and estimates. If `label` (C,) is given, it
+        also holds the mean errors.
         """
         compute = partial(_prediction_sums, tuple(classifiers.values()), len(self), label)
         (sums,) = self.sums(compute)
@@ -230,7 +230,7 @@ class RowStream:
         unknown = np.full(len(self), np.nan)
         return {
             name: Predictions(
-                means[0], unknown, unknown, returns=dict(zip(MEASUREMENTS, means, strict=False))
+                means[0], unknown, unknown, means=dict(zip(MEASUREMENTS, means, strict=False))
             )
             for name, means in zip(classifiers, found, strict=True)
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from ratecli.models.composed import MajorityVote, MixtureClassifier
 from ratecli.models.linear import Logistic, Ramp, RandomizedLogistic, Threshold
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import build_rate_matrix, measure
+from ratecli.runner.trial import check_outputs
 from ratecli.sampling.rows import load_trial_data
 from ratecli.solvers.judges import EXTRA_NOISE
 
@@ -113,6 +115,26 @@ def test_metrics_equal_those_in_memory(folder):
             one = measure(metrics, rows.sample, split, known)
             other = measure(metrics, streamed.sample, split, answers[name])
             np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-14)
+
+
+@dataclass(frozen=True)
+class Decides(Threshold):
+    value: float = 1.0
+
+    def decide(self, X):
+        return np.full(X.shape[0], self.value)
+
+
+def test_streamed_predictions_are_checked_and_have_only_what_was_measured(folder):
+    rows = load_trial_data(prepare(write(folder, BASE), [STREAM]).data, 0, "old")
+    wrong = {
+        str(value): Decides(np.ones(rows.stream.shape[1]), value=value) for value in (np.nan, 2.0)
+    }
+    for name, found in rows.answers(wrong, estimated=False).items():
+        with pytest.raises(ValueError, match=f"the decisions of 'it' are {name} in"):
+            check_outputs("it", found, rows)
+        with pytest.raises(KeyError, match="error"):
+            found.measure("error", rows.sample.label)
 
 
 UNWEIGHTED = BASE.replace(" weight: w, drop: [old],", " drop: [old, w],")

@@ -134,7 +134,7 @@ class Unconstrained(ModelSolver):
     model: ModelOrRegressorOption = field(default=LINEAR_MODEL, kw_only=True)
     loss: Literal["hinge", "logistic", "squared"] = "hinge"
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     runs: ClassVar[str] = "ratecli.solvers.baselines.label_model:solve_plain"
     role: ClassVar[Role] = "ignores"
     numbers: ClassVar[Mapping[str, Any] | None] = {"loss": "squared"}
@@ -196,7 +196,7 @@ class Thresholded(ThresholdSolver):
     free: bool = False
     loss: Literal["logistic", "hinge"] = field(default="hinge", kw_only=True)
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     runs: ClassVar[str] = "ratecli.solvers.baselines.thresholded:solve_thresholded"
     role: ClassVar[Role] = "reads"
     objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
@@ -251,7 +251,7 @@ class PostShift(ThresholdSolver, RandomizableSolver):
     min_support: Annotated[int, Ge(0)] = 0
     small_groups: Literal["pool", "refuse"] = "pool"
 
-    version: ClassVar[int] = 11
+    version: ClassVar[int] = 12
     runs: ClassVar[str] = "ratecli.solvers.baselines.post_shift:solve_post_shift"
     objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES

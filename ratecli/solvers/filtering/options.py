@@ -90,7 +90,7 @@ class BalancedTree(Solver):
     sampled: bool = False
     missing: Literal["refuse", "leave_out"] = "refuse"
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     runs: ClassVar[str] = "ratecli.solvers.filtering.filters:solve_balanced_tree"
     hides_groups: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
@@ -148,6 +148,7 @@ class GuessedGroup(Solver):
     sampled: bool = False
     missing: Literal["refuse", "leave_out"] = "refuse"
 
+    version: ClassVar[int] = 2
     runs: ClassVar[str] = "ratecli.solvers.filtering.filters:solve_guessed_group"
     role: ClassVar[Role] = "reads"
     hides_groups: ClassVar[bool] = True

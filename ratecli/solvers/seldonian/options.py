@@ -98,7 +98,7 @@ class Seldonian(Solver):
     step: Annotated[float, Gt(0)] = 0.01
     multiplier: Annotated[float, Ge(0)] = 0.5
 
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
     runs: ClassVar[str] = "ratecli.solvers.seldonian.hard:solve_seldonian"
     absent: ClassVar[Mapping[str, str]] = {
         "model": "only linear models are fitted; for others, give 'post_shift' the model, and the "
