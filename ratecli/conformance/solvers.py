@@ -72,6 +72,9 @@ def declares_what_it_supports(runs: SolverRuns) -> Iterator[str]:
 def has_valid_options(runs: SolverRuns) -> Iterator[str]:
     """Use a frozen dataclass, and describe each option."""
     kind, options = type(runs.solver), all_options(runs.solver)
+    parameters = vars(kind).get("__dataclass_params__")
+    if parameters is None or not parameters.frozen:
+        yield "its class is not a frozen dataclass"
     texts = "".join(inspect.cleandoc(base.__doc__ or "") for base in kind.__mro__)
     for each in dataclasses.fields(runs.solver):  # type: ignore[arg-type]
         if f"\n{each.name}\n" not in texts:
@@ -85,7 +88,7 @@ def has_valid_options(runs: SolverRuns) -> Iterator[str]:
 def can_be_pickled(runs: SolverRuns) -> Iterator[str]:
     """Define it at module level."""
     if pickle.loads(pickle.dumps(runs.solver)) != runs.solver:  # noqa: S301  bytes made here
-        yield "it is not equal to ck.itself after it was pickled"
+        yield "it is not equal to itself after it was pickled"
 
 
 def returns_valid_solutions(run: SolverRun) -> Iterator[str]:

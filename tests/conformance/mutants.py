@@ -13,7 +13,7 @@ from scipy import sparse
 
 from ratecli.models.composed import GroupThreshold
 from ratecli.models.linear import Ramp, Threshold
-from ratecli.solvers.base import Solution
+from ratecli.solvers.base import Solution, Solver
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,32 @@ class SupportsNothing(Cuts):
     constraints: ClassVar[frozenset[str]] = frozenset()
 
 
+@dataclass
+class Mutable(Solver):
+    """A dataclass that is not frozen."""
+
+
+class NoDataclass(Cuts):
+    """Has an option that its constructor does not take.
+
+    Attributes
+    ----------
+    depth
+        How deep.
+    """
+
+    depth: int = 3
+
+
 @dataclass(frozen=True)
 class CallsBack(Cuts):
-    """Has an option that no file can give, and is not equal to itself after it was pickled."""
+    """Has an option that no file can give, and is not equal to itself after it was pickled.
+
+    Attributes
+    ----------
+    back
+        A function.
+    """
 
     back: Any = len
 
@@ -191,26 +214,63 @@ class ClaimsAll(Cuts):
 
 
 CAUGHT = {
-    "declares what it supports": [UnknownClass(), SupportsNothing()],
-    "has valid options": [Undocumented(), CallsBack()],
-    "can be pickled": [local_class(), CallsBack()],
-    "returns valid solutions": [
-        *("unknown status", "no reason", "no solution", "decisions beyond 1"),
-        *("one decision for all", "solved in any case", "infeasible without proof"),
-        *("always solved", "unknown slices"),
+    "declares what it supports": [
+        (UnknownClass(), "'linear' among its objectives is not a class of goals"),
+        (SupportsNothing(), "its role is 'enforces', but its constraints are empty"),
     ],
-    "returns valid classifiers": ["leaks labels", UndeclaredSlices()],
-    "is not better than the optimum": ["leaks labels", "claims too much"],
-    "is reproducible": ["own seed", "global random numbers"],
-    "uses weights": ["no weights"],
-    "handles unusual tables": ["dense only", "divides by the spread"],
-    "refuses other goals": [ClaimsAll()],
-    "can be stored": ["leaks labels", "trace of arrays", "half a trace"],
-    "has no side effects": ["prints", "writes", "progress of numbers"],
+    "has valid options": [
+        (Mutable(), "its class is not a frozen dataclass"),
+        (NoDataclass(), "its class is not a frozen dataclass"),
+        (Undocumented(), "its docstring does not describe 'depth'"),
+        (CallsBack(), "TypeError: Object of type builtin_function_or_method is not JSON"),
+    ],
+    "can be pickled": [
+        (local_class(), "AttributeError: Can't pickle local object"),
+        (CallsBack(), "it is not equal to itself after it was pickled"),
+    ],
+    "returns valid solutions": [
+        ("unknown status", "the status of a solution is 'done', not one of"),
+        ("no reason", "its status is 'iteration_limit', but it gives no reason"),
+        ("no solution", "'solve' returned dict, not a Solution"),
+        ("decisions beyond 1", "the decisions of 'it' are 2.0 in 80 rows"),
+        ("one decision for all", "the decisions of 'it' have the shape (1,)"),
+        ("solved in any case", "it is 'solved', but a constraint is violated by 0.7"),
+        ("infeasible without proof", "reported as infeasible, but feasible"),
+        ("always solved", "a solution of status 'solved' has {} instead of"),
+        ("unknown slices", "E411: the classifier uses the condition 'h = x'"),
+    ],
+    "returns valid classifiers": [
+        ("leaks labels", "'it' decides the same rows differently in another order or alone"),
+        (UndeclaredSlices(), "'deterministic' uses slices, but `sees_slices` is false"),
+    ],
+    "is not better than the optimum": [
+        ("leaks labels", "its objective is 0, the optimum 0.2"),
+        ("claims too much", "the objective in its trace is 0.01, the optimum 0.2"),
+    ],
+    "is reproducible": [
+        ("own seed", "on 'parity' its result changes with the same generator"),
+        ("global random numbers", "on 'parity' its result changes with the same generator"),
+    ],
+    "uses weights": [("no weights", "where rows are repeated instead of weighted")],
+    "handles unusual tables": [
+        ("dense only", "on a table with a sparse matrix: AssertionError"),
+        ("divides by the spread", "with all labels positive: ZeroDivisionError: no spread"),
+    ],
+    "refuses other goals": [(ClaimsAll(), "it is 'solved', but a constraint is violated")],
+    "can be stored": [
+        ("leaks labels", "kind 'Learnt' is unknown here"),
+        ("trace of arrays", "TypeError: Object of type float32 is not JSON serializable"),
+        ("half a trace", "its trace has no '"),
+    ],
+    "has no side effects": [
+        ("prints", "it prints 'done'"),
+        ("writes", "it writes to 'log.txt'"),
+        ("progress of numbers", "it calls progress(300), not with one line of text"),
+    ],
 }
 MUTANTS = [
-    (check, Mutant(change=each) if isinstance(each, str) else each)
+    (check, Mutant(change=each) if isinstance(each, str) else each, reason)
     for check, mutants in CAUGHT.items()
-    for each in mutants
+    for each, reason in mutants
 ]
-"""Pairs of the check that must fail, and the solver."""
+"""The check that must fail, the solver, and a part of the reason that the check gives."""

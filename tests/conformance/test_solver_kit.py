@@ -52,11 +52,16 @@ def test_the_example_passes_and_comes_near_the_optimum():
 
 
 @pytest.mark.parametrize(
-    ("check", "mutant"), MUTANTS, ids=lambda each: getattr(each, "change", type(each).__name__)
+    ("check", "mutant", "reason"),
+    [
+        pytest.param(*each, id=getattr(each[1], "change", type(each[1]).__name__))
+        for each in MUTANTS
+    ],
 )
-def test_broken_solvers_fail_their_check(check, mutant):
+def test_broken_solvers_fail_their_check(check, mutant, reason):
     (found,) = run_checks(SolverRuns(mutant), CHECKS[check])
-    assert (found.state, bool(found.reason), bool(found.mend)) == ("failed", True, True), found
+    assert (found.state, bool(found.mend)) == ("failed", True), found
+    assert reason in found.reason
 
 
 def test_every_check_that_can_fail_has_a_broken_solver():
