@@ -318,7 +318,7 @@ class _Planner:
         Those with one of the `labels` are named in `of(...)`.
         """
         case, of, deployed = self.cases[index], {}, None
-        drawing = case.sampling
+        sampling = case.sampling
         rows = {spec.key: spec.training_rows for spec in needed.values()}
         for label in sorted(labels):
             _check_rows_of_other(case, needed[label].case, is_deployed=False)
@@ -331,7 +331,7 @@ class _Planner:
             _check_rows_of_other(case, other.case, is_deployed=True)
             deployed = other.key
             if case.solver.needs_deployed:  # its classifier may have a score as only feature
-                drawing = replace(drawing, score=other.case.sampling.score)
+                sampling = replace(sampling, score=other.case.sampling.score)
         content = {**self.contents[index]}
         if needed:
             content |= json_texts({"of": of, "deployed": deployed})
@@ -339,18 +339,18 @@ class _Planner:
             stage = self.filter_specs[case.filtering.key, seed]
             row_filter = RowFilter(stage.key, stage.case.sampling, case.filtering.take)
             content |= json_texts({"filter": {"key": row_filter.key, "take": row_filter.take}})
-            drawing = replace(drawing, row_filter=row_filter)
+            sampling = replace(sampling, row_filter=row_filter)
         return self._spec(
             case,
             seed,
             content,
-            drawing,
+            sampling,
             of=of,
             deployed=deployed,
             is_deployed=itself,
             deployed_column=self.deployed.column,
             deployed_model=self.deployed_model,
-            other_rows={key: each for key, each in rows.items() if each != drawing},
+            other_rows={key: each for key, each in rows.items() if each != sampling},
         )
 
     def _references(self, case: Case) -> dict[str, int]:

@@ -160,8 +160,8 @@ def _with_deployed(spec: TrialSpec, results: Mapping[str, TrialResult]) -> Trial
     )
     if spec.deployed_model is not None:
         # stored models were fitted to all features, without the filter
-        drawing = replace(spec.case.sampling, score="")
-        whole = load_trial_data(spec.data, spec.seed, spec.deployed_column, drawing)
+        sampling = replace(spec.case.sampling, score="")
+        whole = load_trial_data(spec.data, spec.seed, spec.deployed_column, sampling)
         stored = with_stored_decisions(whole, spec.deployed_model).sample
         assert stored.deployed is not None
         return replace(rows, sample=rows.sample.with_deployed(stored.deployed))

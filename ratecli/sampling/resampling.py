@@ -61,14 +61,14 @@ class RowFilter:
     ----------
     key
         Key of the trial that computes the filter.
-    drawing
+    sampling
         How the rows of that trial are chosen.
     take
         `weights` or `sample` (see `experiment.cases.CaseFilter`).
     """
 
     key: str
-    drawing: SamplingSpec
+    sampling: SamplingSpec
     take: str
 
 
@@ -89,7 +89,7 @@ class RowSplit:
 
 
 def split_dataset_rows(
-    table: Table, name: str, spec: SplitSpec, seed: int, drawing: SamplingSpec
+    table: Table, name: str, spec: SplitSpec, seed: int, sampling: SamplingSpec
 ) -> RowSplit:
     """Return the rows of the data set `name`.
 
@@ -103,19 +103,19 @@ def split_dataset_rows(
         E205, E410 if a part would be empty, or a column to stratify by is missing.
     """
     own, fold = spec.draw(seed)
-    if drawing.share is None:
+    if sampling.share is None:
         part = assign_split_parts(table, spec, random_stream(own, "split", name), fold)
         order = np.arange(len(table))
         if table.matrix is None:
             order = np.concatenate([np.flatnonzero(part == each) for each in SPLIT_NAMES])
         found = RowSplit(order, part[order])
     else:
-        found = _resample_rows(len(table), drawing.share, random_stream(seed, "resample", name))
-    if drawing.holdout is None:
+        found = _resample_rows(len(table), sampling.share, random_stream(seed, "resample", name))
+    if sampling.holdout is None:
         return found
     train = np.flatnonzero(found.part == "train")
     rng = random_stream(own, "safety", name)
-    aside = reserve_safety_rows(table, found.rows[train], drawing.holdout, rng)
+    aside = reserve_safety_rows(table, found.rows[train], sampling.holdout, rng)
     part = found.part.copy()
     part[train[aside]] = "safety"
     return RowSplit(found.rows, part)

@@ -273,11 +273,15 @@ def check_table(
 
 
 def split_dataset(
-    data: ExperimentData, name: str, seed: int, drawing: SamplingSpec = NO_RESAMPLING
+    data: ExperimentData, name: str, seed: int, sampling: SamplingSpec = NO_RESAMPLING
 ) -> RowSplit:
-    """Return the rows of one data set and their splits, which copies at all levels share."""
+    """Return the rows of one data set and their splits, which copies at all levels share.
+
+    Neither this nor `load_trial_data` applies a filter, so `sampling` must have none.
+    """
+    assert sampling.row_filter is None
     table, spec = get_table(data, name), data.entries[name].division
-    return split_dataset_rows(table, name, spec, seed, drawing)
+    return split_dataset_rows(table, name, spec, seed, sampling)
 
 
 def check_split(data: ExperimentData, name: str, seed: int) -> None:
@@ -293,7 +297,7 @@ def load_trial_data(
     data: ExperimentData,
     seed: int,
     deployed: str | None = None,
-    drawing: SamplingSpec = NO_RESAMPLING,
+    sampling: SamplingSpec = NO_RESAMPLING,
 ) -> TrialData:
     """Return the stacked rows of a seed; `deployed` is a column with a model's decisions.
 
@@ -302,15 +306,15 @@ def load_trial_data(
     """
     if data.streamed:
         return _load_streamed(data, seed, deployed)
-    found = {name: split_dataset(data, name, seed, drawing) for name in data.entries}
-    return _encode_rows(data, found, deployed, drawing, seed)
+    found = {name: split_dataset(data, name, seed, sampling) for name in data.entries}
+    return _encode_rows(data, found, deployed, sampling, seed)
 
 
 def load_training_rows(
     data: ExperimentData,
     seed: int,
     deployed: str | None,
-    how: SamplingSpec,
+    sampling: SamplingSpec,
     results: Mapping[str, TrialResult],
 ) -> TrialData:
     """Return the rows of a trial; `results` has the result of the filter's trial, by key.
@@ -320,15 +324,15 @@ def load_training_rows(
     NoRowsKeptError
         E410 if no training row is left.
     """
-    if how.row_filter is None:
-        return load_trial_data(data, seed, deployed, how)
-    blob = next(iter(results[how.row_filter.key].models.values()))
-    return filter_trial_data(data, seed, deployed, how, blob)
+    if sampling.row_filter is None:
+        return load_trial_data(data, seed, deployed, sampling)
+    blob = next(iter(results[sampling.row_filter.key].models.values()))
+    return filter_trial_data(data, seed, deployed, sampling, blob)
 
 
 @lru_cache(maxsize=2)
 def filter_trial_data(
-    data: ExperimentData, seed: int, deployed: str | None, how: SamplingSpec, blob: bytes
+    data: ExperimentData, seed: int, deployed: str | None, sampling: SamplingSpec, blob: bytes
 ) -> TrialData:
     """Return the rows of `load_trial_data` after a stored filter, which changes only training rows.
 
@@ -336,24 +340,25 @@ def filter_trial_data(
     with `take: sample`, it is kept with that chance. Dropped rows belong to no split, and features
     are encoded as the remaining rows require.
     """
-    assert how.row_filter is not None
-    unfiltered = load_trial_data(data, seed, None, how.row_filter.drawing)
+    row_filter, sampling = sampling.row_filter, replace(sampling, row_filter=None)
+    assert row_filter is not None
+    unfiltered = load_trial_data(data, seed, None, row_filter.sampling)
     train = unfiltered.sample.part == "train"
     kept = np.where(train, unfiltered.predictions(loads(blob)).decisions, 1.0)
     kept[kept < MIN_KEEP_CHANCE] = 0.0
-    if how.row_filter.take == "sample":
+    if row_filter.take == "sample":
         draws, order = random_stream(seed, "filter sample").random(len(kept)), unfiltered.positions
-        if how.share is None and data.levels == 1 and order is not None:
+        if sampling.share is None and data.levels == 1 and order is not None:
             draws = draws[order]  # one for each row of the tables
         kept = np.where(train, draws < kept, 1.0)
     if not kept[train].any():
         message = "the filter keeps no training row"
         raise NoRowsKeptError(Diagnostic("E410", message, "set take: weights, or a higher limit"))
-    splits = {name: split_dataset(data, name, seed, how) for name in data.entries}
+    splits = {name: split_dataset(data, name, seed, sampling) for name in data.entries}
     ends = np.cumsum([len(each.part) for each in splits.values()])[:-1]
     for (name, each), own in zip(list(splits.items()), np.split(kept, ends), strict=True):
         splits[name] = RowSplit(each.rows, np.where(own == 0, DROPPED, each.part))
-    rows = _encode_rows(data, splits, deployed, how, seed)
+    rows = _encode_rows(data, splits, deployed, sampling, seed)
     before = replace(rows.sample, part=unfiltered.sample.part)
     weight = before.weight * np.where(kept > 0, kept, 1.0)
     return replace(rows, sample=replace(rows.sample, weight=weight), before=before)
@@ -363,7 +368,7 @@ def _encode_rows(
     data: ExperimentData,
     found: Mapping[str, RowSplit],
     deployed: str | None,
-    drawing: SamplingSpec,
+    sampling: SamplingSpec,
     seed: int,
 ) -> TrialData:
     """Return the rows of a seed, like `load_trial_data`, from rows that are already split.
@@ -374,8 +379,8 @@ def _encode_rows(
     named, levels, stacked, kernel = get_tables(data), data.levels, _stack_tables(data), data.kernel
     tables, splits = list(named.values()), [found[name] for name in named]
     train = [split.rows[split.part == "train"] for split in splits]
-    encoder = Encoder.fit(tables, train, drawing.unseen, drawing.score)
-    if kernel is not None and not drawing.score:
+    encoder = Encoder.fit(tables, train, sampling.unseen, sampling.score)
+    if kernel is not None and not sampling.score:
         draws = int(random_stream(seed, "kernel").integers(2**32))
         encoder = encoder.with_kernel(kernel, tables, train, draws)
     X = stack_features(
