@@ -142,7 +142,7 @@ class TinyProblemGoals:
         pairs = [(objective, True), *((rule, False) for rule in rules)]
         if any(refusal_reason(type(solver), goal, objective=at)[0] for goal, at in pairs):
             return False
-        if solver.refusal(rules):
+        if rules and solver.refusal(None, rules):
             return False
         rates = self.problem(solver, trial_data(plain_table())).rates
         return not any(solver.obstacle(rule, rates) for rule in rules)

@@ -183,11 +183,11 @@ class Solver(ABC):  # noqa: B024  type checkers take no other class for hashable
     episodes: ClassVar[Mapping[str, Any] | None] = None
 
     @classmethod
-    def refusal(cls, goals: Sequence[Goal]) -> str:  # noqa: ARG003
+    def refusal(cls, objective: Goal | None, constraints: Sequence[Goal]) -> str:  # noqa: ARG003
         """Return why goals of accepted classes are not supported, "" if they are.
 
-        Called without data: with the objective alone, with each constraint alone, and with all
-        constraints of an experiment.
+        Called without data: with the objective and no constraints; then with None and one
+        constraint, for each; and with None and all constraints of an experiment.
         """
         return ""
 

@@ -170,10 +170,12 @@ class Picky(Solver):
     constraints: ClassVar = frozenset({Shape.AFFINE})
 
     @classmethod
-    def refusal(cls, goals):
-        if goals[0].name == "objective":
-            return "it minimizes only error" * (goals[0].text != "error")
-        return "one is enough" * (len(goals) > 1) + "no odds" * ("tpr" in goals[0].text)
+    def refusal(cls, objective, constraints):
+        if objective is not None:
+            return "it minimizes only error" * (objective.text != "error")
+        if len(constraints) > 1:
+            return "one is enough"
+        return "no odds" * ("tpr" in constraints[0].text)
 
     def solve(self, problem, rng, progress):
         return Solution({"it": Half(np.zeros(problem.X.shape[1]))})

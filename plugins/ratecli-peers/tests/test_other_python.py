@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracles.goals import Rules, problem, run, smooth_rows
+from ratecli_peers import other_python
 from ratecli_peers.other_methods import TFCO, FairGBM, SeldonianToolkit
 
 from ratecli.errors import FaultError
@@ -23,6 +24,13 @@ model = FairGBMClassifier(constraint_type=kind, constraint_fnr_tolerance=0.05,
     constraint_fpr_tolerance=0.05, n_jobs=1, random_state=0)
 model.fit(data["X"], data["y"], constraint_group=data["g"])
 print(json.dumps((model.predict_proba(data["X"])[:, -1] > 0.5).tolist()))
+"""
+NO_MODEL = """
+import pathlib, sys, pandas as pd
+folder = pathlib.Path(sys.argv[1])
+rows = pd.read_parquet(folder / "rows.parquet")
+pd.DataFrame({"decision": rows.label}).to_parquet(folder / "decisions.parquet")
+(folder / "model.json").write_text("null")
 """
 
 
@@ -92,6 +100,14 @@ def test_the_toolkits_model_is_returned_if_it_passes_the_test(rule, passes):
 def test_an_interpreter_that_is_absent_is_named():
     with pytest.raises(FaultError, match="'/nowhere' cannot be run"):
         decisions(TFCO(python="/nowhere"), {"r": "max_gap(tpr, by=g) <= 0.05"})
+
+
+@pytest.mark.parametrize("solver", [FairGBM(), TFCO()])
+def test_a_script_without_a_model_is_an_error(tmp_path, monkeypatch, solver):
+    (tmp_path / f"{solver.script}_script.py").write_text(NO_MODEL)
+    monkeypatch.setattr(other_python, "SCRIPTS", tmp_path)
+    with pytest.raises(FaultError, match=r"E501.*returned no model"):
+        decisions(solver, {"r": "max_gap(tpr, by=g) <= 0.05"})
 
 
 def test_a_run_that_takes_too_long_is_ended():

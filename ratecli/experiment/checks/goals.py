@@ -220,7 +220,7 @@ def check_support(
             hint = _who_can(problem, case, goal, numbers=numbers)
             yield Diagnostic("E308", message, hint, loc=loc, span=span)
             refused = True
-    if rules and not refused and (why := case.solver.refusal(rules)):
+    if rules and not refused and (why := case.solver.refusal(None, rules)):
         message = f"algorithm '{case.label}' cannot enforce these rules together: {why}"
         yield Diagnostic("E308", message, loc=("constraints", rules[-1].name))
 
@@ -281,7 +281,7 @@ def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple
             text = shorten_text(ex.to_text(part), 100)
             why = f"'{text}' is not known to be monotone in '{ex.to_text(leaf)}'"
             return why, None if part.span == NO_SPAN else part.span
-    return found.refusal([goal]), None
+    return (found.refusal(goal, ()) if objective else found.refusal(None, [goal])), None
 
 
 def shorten_text(text: str, length: int) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Gt, Le
 
-from ratecli.rates.analysis import Goal
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.oracles.choice import LINEAR_MODEL, ReducedModelOption
 from ratecli.solvers.problem import Problem
-from ratecli_peers.rules import EQUALIZED_ODDS, GroupsOnly, Kind, KnownRules, group_rules, one_rule
+from ratecli_peers.rules import EQUALIZED_ODDS, GroupsOnly, Kind, KnownRules, one_rule
 from ratecli_peers.thresholds import AfterModel
 
 if TYPE_CHECKING:
@@ -44,9 +43,9 @@ class Reweighing(GroupsOnly, Solver):
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
         from ratecli_peers.learner import Learner, fit_weighted
-        from ratecli_peers.rows import GroupRows, package_errors, solution, start
+        from ratecli_peers.rows import GroupRows, package_errors, solution
 
-        begun, rows = start(), GroupRows.of(problem, complete=True)
+        begun, rows = time.perf_counter(), GroupRows.of(problem, complete=True)
         with package_errors("aif360"):
             from aif360.sklearn.preprocessing import Reweighing as Peer
 
@@ -61,9 +60,9 @@ class Reweighing(GroupsOnly, Solver):
 class CalibratedEqualizedOdds(GroupsOnly, AfterModel):
     """AIF360's `CalibratedEqualizedOdds` (Pleiss et al. 2017) after a model.
 
-    In the group with the smaller cost, some decisions chosen at random are that of the group's rate
-    of positive labels, so that the costs of the two groups are equal. It takes only the groups from
-    the constraints, whatever their limits are.
+    In the group with the smaller cost, some randomly chosen decisions are replaced by the group's
+    rate of positive labels. The costs of the two groups are then equal. It takes only the groups
+    from the constraints, whatever their limits are.
 
     Attributes
     ----------
@@ -76,10 +75,7 @@ class CalibratedEqualizedOdds(GroupsOnly, AfterModel):
 
     version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = NEEDS
-
-    @classmethod
-    def refusal(cls, goals: Sequence[Goal]) -> str:
-        return super().refusal(goals) or two_groups_refusal(goals)
+    two_groups: ClassVar[bool] = True
 
     def chances(self, scored: ScoredGroups, problem: Problem) -> GroupChances:  # noqa: ARG002
         from aif360.sklearn.postprocessing import CalibratedEqualizedOdds as Peer
@@ -118,14 +114,11 @@ class RejectOption(KnownRules, AfterModel):
 
     version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = NEEDS
+    two_groups: ClassVar[bool] = True
     accepts: ClassVar[tuple[tuple[Kind, str], ...]] = (
         *(("difference", rate) for rate in ("positive_rate", "tpr", EQUALIZED_ODDS)),
         ("ratio", "positive_rate"),
     )
-
-    @classmethod
-    def refusal(cls, goals: Sequence[Goal]) -> str:
-        return super().refusal(goals) or two_groups_refusal(goals)
 
     def chances(self, scored: ScoredGroups, problem: Problem) -> GroupChances:
         from aif360.sklearn import metrics
@@ -164,13 +157,6 @@ FAIRNESS = {
 }
 """AIF360's metric of a rule."""
 ROUNDING = 1e-12
-
-
-def two_groups_refusal(goals: Sequence[Goal]) -> str:
-    """Return that constraints are about another number of groups than two, "" if they are not."""
-    rules = group_rules([goal for goal in goals if goal.name != "objective"])
-    count = len({group for rule in rules for group in rule.groups})
-    return f"it compares two groups, not {count}" if rules and count != 2 else ""
 
 
 def tables(scored: ScoredGroups) -> tuple[Any, Any]:

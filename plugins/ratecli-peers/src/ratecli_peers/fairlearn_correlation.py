@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -47,12 +48,12 @@ class CorrelationRemover(GroupsOnly, Solver):
         from ratecli.models.layout import ColumnLayout
         from ratecli_peers.classifiers import DecorrelatedClassifier
         from ratecli_peers.learner import Learner, fit_weighted
-        from ratecli_peers.rows import GroupRows, dense, package_errors, solution, start
+        from ratecli_peers.rows import GroupRows, dense, package_errors, solution
 
-        begun, rows, width = start(), GroupRows.of(problem), problem.X.shape[1]
+        begun, rows, width = time.perf_counter(), GroupRows.of(problem), problem.X.shape[1]
         X, members = dense(problem, rows.rows), rows.memberships
         layout = ColumnLayout.numbers(width)
-        learner = Learner(self.model, layout, problem.l2, int(rng.integers(2**31)))
+        learner = replace(Learner.of(self.model, problem, rng), layout=layout)
         with package_errors("fairlearn"):
             sensitive = range(width, width + members.shape[1])
             peer = Peer(sensitive_feature_ids=[*sensitive], alpha=self.alpha)

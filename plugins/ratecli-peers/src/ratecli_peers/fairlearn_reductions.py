@@ -65,10 +65,10 @@ class ExponentiatedGradient(RandomizableSolver):
 class GridSearch(KnownRules, Solver):
     """fairlearn's `GridSearch` (Agarwal et al. 2018, section 3.4): one classifier of a grid.
 
-    The learner is fitted for each point of a grid of multipliers of fairlearn's moments, which
-    compare each group with all rows: a difference of two groups of at most d is a difference to all
-    rows of less than d, and a ratio to all rows of r does not imply one between groups. The grid
-    does not depend on the limit. Of the classifiers, `selection_rule` selects one; by default the
+    The learner is fitted for each point of a grid of multipliers. fairlearn's moments compare each
+    group with all rows. A limit d on the difference of two groups therefore limits the difference
+    to all rows. A ratio to all rows does not imply the same ratio between groups. The grid does not
+    depend on the limit. Of the classifiers, `selection_rule` selects one; by default the
     one with the smallest error that satisfies the constraint as it is written. Every labelled row
     must be in a group. Without constraints, the learner is fitted to the labels.
 

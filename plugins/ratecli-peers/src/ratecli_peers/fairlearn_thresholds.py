@@ -46,14 +46,29 @@ class ThresholdOptimizer(WithinTolerance):
     ) -> GroupChances:
         from fairlearn.postprocessing import ThresholdOptimizer as Peer
 
-        from ratecli_peers.rows import ScoreColumn
-
         tol = {} if rule.rate == EQUALIZED_ODDS else {"tol": tolerance}
         options = {"prefit": True, "predict_method": "predict", "grid_size": self.grid_size}
-        peer = Peer(estimator=ScoreColumn(), constraints=rule.parity, **options, **tol)
+        peer = Peer(estimator=score_column(), constraints=rule.parity, **options, **tol)
         peer.fit(scores[:, None], rows.label, sensitive_features=rows.group)
         found = peer.interpolated_thresholder_.interpolation_dict
         return [_chances(found[g]) for g in range(len(found))]
+
+
+def score_column() -> Any:
+    """Return a fitted estimator whose prediction is its only feature."""
+    from sklearn.base import BaseEstimator
+
+    class ScoreColumn(BaseEstimator):  # type: ignore[misc]
+        def fit(self, X: Any, y: Any) -> ScoreColumn:  # noqa: ARG002
+            return self
+
+        def __sklearn_is_fitted__(self) -> bool:
+            return True
+
+        def predict(self, X: Any) -> Any:
+            return X[:, 0]
+
+    return ScoreColumn()
 
 
 def _chances(found: Any) -> tuple[Array, Array]:

@@ -16,6 +16,7 @@ from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import is_linear
 from ratecli.solvers.oracles.estimators import as_classifier, fit_named
 from ratecli.solvers.problem import Problem
+from ratecli_peers.rows import seed_of
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Learner:
     @classmethod
     def of(cls, model: Any, problem: Problem, rng: np.random.Generator) -> Learner:
         """Return the learner of a problem."""
-        return cls(model, problem.layout, problem.l2, int(rng.integers(2**31)))
+        return cls(model, problem.layout, problem.l2, seed_of(rng))
 
     def __sklearn_clone__(self) -> Learner:
         return replace(self)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -10,11 +9,9 @@ import numpy as np
 from annotated_types import Ge, Gt, Lt
 
 from ratecli.models.base import Classifier
-from ratecli.rates.analysis import Goal
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.oracles.choice import LINEAR_MODEL
 from ratecli.solvers.problem import Problem
-from ratecli_peers.aif360_methods import two_groups_refusal
 from ratecli_peers.other_python import OtherPython
 from ratecli_peers.rules import (
     EQUALIZED_ODDS,
@@ -70,9 +67,9 @@ class FairGBM(KnownRules, OtherPython):
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.models.composed import ProbabilityThreshold
         from ratecli.models.tree_formats.lightgbm import read_lightgbm
-        from ratecli_peers.rows import GroupRows, solution, start
+        from ratecli_peers.rows import GroupRows, seed_of
 
-        begun, rows, layout = start(), GroupRows.of(problem, complete=True), problem.layout
+        rows, layout = GroupRows.of(problem, complete=True), problem.layout
         rate, bound = "tpr", 0.999  # which nearly every classifier keeps
         if problem.constraints:
             rule = one_rule(problem.constraints)
@@ -80,7 +77,7 @@ class FairGBM(KnownRules, OtherPython):
         own = {name: getattr(self, name) for name in FAIRGBM_OPTIONS}
         bounds = {f"constraint_{name}_tolerance": bound for name in ("fpr", "fnr")}
         options = {"constraint_type": CONSTRAINT_TYPES[rate], **own, **bounds}
-        facts = {"options": options, "categories": layout.categories, "seed": _seed(rng)}
+        facts = {"options": options, "categories": layout.categories, "seed": seed_of(rng)}
 
         def classifier(text: str) -> Classifier:
             known = text.replace(FAIRGBM_OBJECTIVE, "objective=binary sigmoid:1")
@@ -89,8 +86,7 @@ class FairGBM(KnownRules, OtherPython):
         columns = layout.columns(problem.X[rows.rows])
         found = self.run_script(problem, rows, columns, facts, classifier)
         progress("FairGBM's trees are ready")
-        assert found is not None
-        return solution(problem, found, begun, "FairGBM")
+        return found
 
 
 @dataclass(frozen=True)
@@ -134,12 +130,13 @@ class TFCO(KnownRules, OtherPython):
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.models.composed import MixtureClassifier
         from ratecli.models.linear import Threshold
-        from ratecli_peers.rows import GroupRows, dense, solution, start
+        from ratecli_peers.rows import GroupRows, dense, seed_of
 
-        begun, rows = start(), GroupRows.of(problem, complete=True)
+        rows = GroupRows.of(problem, complete=True)
         names = ("steps", "every", "optimizer", "learning_rate", "constraint_learning_rate")
         rules = [asdict(rule) for rule in group_rules(problem.constraints)]
-        facts = {name: getattr(self, name) for name in names} | {"rules": rules, "seed": _seed(rng)}
+        facts = {name: getattr(self, name) for name in names}
+        facts |= {"rules": rules, "seed": seed_of(rng)}
 
         def classifier(model: Any) -> Classifier:
             members = [Threshold(np.array(each[:-1]), each[-1]) for each in model["members"]]
@@ -147,8 +144,7 @@ class TFCO(KnownRules, OtherPython):
 
         found = self.run_script(problem, rows, dense(problem, rows.rows), facts, classifier)
         progress(f"{self.steps} steps")
-        assert found is not None
-        return solution(problem, found, begun, "TFCO")
+        return found
 
 
 MEASURES = {"positive_rate": "PR", "tpr": "TPR", "fpr": "FPR"}
@@ -186,21 +182,19 @@ class SeldonianToolkit(KnownRules, OtherPython):
 
     version: ClassVar[int] = 1
     script: ClassVar[str] = "seldonian"
+    no_model: ClassVar[str] = "no candidate passed the safety test of the toolkit"
+    two_groups: ClassVar[bool] = True
     accepts: ClassVar[tuple[tuple[Kind, str], ...]] = (
         *(("difference", rate) for rate in MEASURES),
         *(("ratio", rate) for rate in MEASURES),
     )
 
-    @classmethod
-    def refusal(cls, goals: Sequence[Goal]) -> str:
-        return super().refusal(goals) or two_groups_refusal(goals)
-
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.models.linear import Logistic
         from ratecli_peers.learner import Learner, fit_weighted
-        from ratecli_peers.rows import GroupRows, dense, plain_solution, solution, start
+        from ratecli_peers.rows import GroupRows, dense, plain_solution, seed_of
 
-        begun, rows = start(), GroupRows.of(problem, complete=True)
+        rows = GroupRows.of(problem, complete=True)
         X = dense(problem, rows.rows)
         if not problem.constraints:
             learner = Learner.of(LINEAR_MODEL, problem, rng)
@@ -212,18 +206,11 @@ class SeldonianToolkit(KnownRules, OtherPython):
             text = f"{rule.bound} - min({one} / {other}, {other} / {one})"
         names = ("delta", "frac_data_in_safety", "num_iters", "alpha_theta", "alpha_lamb")
         facts = {name: getattr(self, name) for name in names}
-        facts |= {"constraints": [text], "seed": _seed(rng)}
+        facts |= {"constraints": [text], "seed": seed_of(rng)}
 
         def classifier(weights: list[float]) -> Classifier:
             return Logistic(np.array(weights[1:]), weights[0])
 
         found = self.run_script(problem, rows, X, facts, classifier)
         progress(f"{self.num_iters} steps")
-        if found is None:
-            reason = "no candidate passed the safety test of the toolkit"
-            return Solution({}, "no_solution_found", reason)
-        return solution(problem, found, begun, "the Seldonian Toolkit")
-
-
-def _seed(rng: np.random.Generator) -> int:
-    return int(rng.integers(2**31))
+        return found

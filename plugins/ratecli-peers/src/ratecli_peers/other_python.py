@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from annotated_types import Gt
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
-from ratecli.solvers.base import Solver
+from ratecli.solvers.base import Solution, Solver
 from ratecli.solvers.problem import Problem
 
 if TYPE_CHECKING:
@@ -43,12 +44,16 @@ class OtherPython(Solver):
         Path of the interpreter that has the package, pandas and pyarrow; "" for ratecli's own.
     seconds
         Limit of time.
+
+    `script` is the first part of the script's name. `no_model` says why the script may return no
+    model, "" if it has to return one.
     """
 
     python: str = ""
     seconds: Annotated[float, Gt(0)] = 600.0
 
     script: ClassVar[str] = ""
+    no_model: ClassVar[str] = ""
 
     def run_script(
         self,
@@ -57,20 +62,21 @@ class OtherPython(Solver):
         columns: Array,
         facts: Mapping[str, Any],
         classifier_of: Callable[[Any], Classifier],
-    ) -> Classifier | None:
-        """Run the script on columns (m, C) of the rows, and return the classifier of its model.
-
-        None if it returns no model.
+    ) -> Solution:
+        """Run the script on columns (m, C) of the rows, and return its model as a classifier.
 
         Raises
         ------
         FaultError
-            E202 if there is no such interpreter; E501 if the script fails or takes too long, or if
-            the classifier decides differently from the package.
+            E202 if there is no such interpreter; E501 if the script fails, takes too long or
+            returns no model, or if the classifier decides differently from the package.
         """
         import numpy as np
         import pandas as pd
 
+        from ratecli_peers.rows import solution
+
+        begun = time.perf_counter()
         table = pd.DataFrame(columns).rename(columns=str)
         with TemporaryDirectory() as name:
             folder = Path(name)
@@ -79,14 +85,16 @@ class OtherPython(Solver):
             self._call(folder)
             decided = pd.read_parquet(folder / "decisions.parquet")["decision"].to_numpy()
             model = json.loads((folder / "model.json").read_text())
+        if model is None and self.no_model:
+            return Solution({}, "no_solution_found", self.no_model)
         if model is None:
-            return None
+            raise FaultError(Diagnostic("E501", f"{self.script} returned no model"))
         found = classifier_of(model)
         apart = np.abs(problem.decisions(found)[rows.rows] - decided).mean()
         if not apart <= max(TIES, 1.5 / len(decided)):
             message = f"{self.script} decides differently on {apart:.2%} of the rows when stored"
             raise FaultError(Diagnostic("E501", message))
-        return found
+        return solution(problem, found, begun, self.script)
 
     def _call(self, folder: Path) -> None:
         call = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -28,7 +29,6 @@ from ratecli_peers.rows import (
     ScoredGroups,
     package_errors,
     solution,
-    start,
 )
 from ratecli_peers.rules import GroupRule, Kind, KnownRules, group_rules
 from ratecli_peers.thresholds import AfterModel
@@ -82,11 +82,10 @@ class OxonFair(KnownRules, AfterModel):
     )
 
     @classmethod
-    def refusal(cls, goals: Sequence[Goal]) -> str:
-        why = super().refusal(goals)
-        if why or not goals or goals[0].name == "objective":
+    def refusal(cls, objective: Goal | None, constraints: Sequence[Goal]) -> str:
+        if why := super().refusal(objective, constraints):
             return why
-        same = len({rule.groups for rule in group_rules(goals)}) <= 1
+        same = len({rule.groups for rule in group_rules(constraints)}) <= 1
         return "" if same else "all its rules are about the same groups"
 
     @property
@@ -107,7 +106,7 @@ class OxonFair(KnownRules, AfterModel):
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         if self.groups == "known" or not problem.constraints:
             return super().solve(problem, rng, progress)
-        begun, scored = start(), ScoredGroups.of(self, problem, complete=True)
+        begun, scored = time.perf_counter(), ScoredGroups.of(self, problem, complete=True)
         likely = GroupModel.of(self, problem, scored.rows)
         progress(f"{model_name(self.model)} models ready")
         chances, rows = scored.chances, scored.rows

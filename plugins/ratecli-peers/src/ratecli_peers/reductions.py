@@ -26,7 +26,7 @@ from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.problem import Problem, mix_of
 from ratecli_peers.fairlearn_reductions import ExponentiatedGradient, GridSearch
 from ratecli_peers.learner import Learner, constant, fit_weighted
-from ratecli_peers.rows import GroupRows, dense, package_errors, plain_solution, solution, start
+from ratecli_peers.rows import GroupRows, dense, package_errors, plain_solution, solution
 from ratecli_peers.rules import GroupRule, one_rule
 
 
@@ -133,7 +133,7 @@ def solve_grid_search(
     options: GridSearch, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
     """Run the grid search, and return the classifier that `selection_rule` selects."""
-    begun, learner = start(), Learner.of(options.model, problem, rng)
+    begun, learner = time.perf_counter(), Learner.of(options.model, problem, rng)
     rows = GroupRows.of(problem, complete=True)
     X = dense(problem, rows.rows)
     if not problem.constraints:

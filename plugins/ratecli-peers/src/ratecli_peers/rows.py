@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from ratecli.errors import Diagnostic, FaultError, exception_line
 from ratecli.models.base import Array, Classifier
@@ -62,8 +60,8 @@ class GroupRows:
         Raises
         ------
         FaultError
-            E308 if rows have different weights, if groups overlap, or if they have to be `complete`
-            and a labelled row is in no group; E306 if no row has a label.
+            E308 if rows have different weights or groups overlap, and with `complete`, if a
+            labelled row is in no group; E306 if no row has a label.
         """
         signs, weights = problem.labels()
         used = weights[signs != 0]
@@ -206,22 +204,14 @@ def package_errors(package: str) -> Iterator[None]:
         logging.disable(level)
 
 
-class ScoreColumn(BaseEstimator):  # type: ignore[misc]
-    """An estimator whose prediction is its only feature."""
-
-    def fit(self, X: Any, y: Any) -> ScoreColumn:  # noqa: ARG002
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def predict(self, X: Any) -> Any:
-        return X[:, 0]
-
-
 def dense(problem: Problem, rows: NDArray[np.intp]) -> Array:
     """Return the features (m, d) of some rows as a dense array."""
     return dense_features(problem.X[rows])
+
+
+def seed_of(rng: np.random.Generator) -> int:
+    """Return a random seed for a package, 0 to 2**31 - 1."""
+    return int(rng.integers(2**31))
 
 
 def solution(
@@ -247,8 +237,3 @@ def solution(
 def plain_solution(classifier: Classifier) -> Solution:
     """Return the solution without constraints: the model itself."""
     return Solution({"deterministic": classifier})
-
-
-def start() -> float:
-    """Return the time that `solution` counts from."""
-    return time.perf_counter()

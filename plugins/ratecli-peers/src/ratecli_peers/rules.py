@@ -122,56 +122,64 @@ def one_rule(goals: Sequence[Goal]) -> GroupRule:
     raise ValueError(f"it takes one rule about groups, not {len(rules)} at a time")
 
 
-class KnownRules:
+class AboutGroups:
+    """Base of algorithms whose constraints are rules about groups: two if `two_groups`."""
+
+    constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
+    two_groups: ClassVar[bool] = False
+
+    @classmethod
+    def refusal(cls, objective: Goal | None, constraints: Sequence[Goal]) -> str:  # noqa: ARG003
+        """Return why goals are not supported, "" if they are."""
+        try:
+            rules = group_rules(constraints)
+        except ValueError as error:
+            return str(error)
+        count = len({group for rule in rules for group in rule.groups})
+        if rules and cls.two_groups and count != 2:
+            return f"it compares two groups, not {count}"
+        return ""
+
+
+class GroupsOnly(AboutGroups):
+    """Base of algorithms that take only the groups from the constraints."""
+
+    role: ClassVar[Role] = "reads"
+    objectives: ClassVar[frozenset[str]] = frozenset(Shape)
+
+
+class KnownRules(AboutGroups):
     """Base of algorithms that minimize plain error under a rule about groups, or `several`.
 
     `accepts` lists the rules, as kind and rate, that the package knows.
     """
 
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
-    constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     accepts: ClassVar[tuple[tuple[Kind, str], ...]] = ()
     several: ClassVar[bool] = False
 
     @classmethod
-    def refusal(cls, goals: Sequence[Goal]) -> str:
+    def refusal(cls, objective: Goal | None, constraints: Sequence[Goal]) -> str:
         """Return why goals are not supported, "" if they are."""
-        if not goals:
-            return ""
-        if goals[0].name == "objective":
-            return _objective_refusal(goals[0])
+        if objective is not None and not _is_error(objective):
+            return "it minimizes only error"
+        why = super().refusal(objective, constraints)
+        if why or not constraints:
+            return why
         try:
-            rules = group_rules(goals) if cls.several else [one_rule(goals)]
+            rules = group_rules(constraints) if cls.several else [one_rule(constraints)]
         except ValueError as error:
             return str(error)
         return next(filter(None, (unknown_rule(rule, cls.accepts) for rule in rules)), "")
 
 
-class GroupsOnly:
-    """Base of algorithms that take only the groups from the constraints."""
-
-    role: ClassVar[Role] = "reads"
-    objectives: ClassVar[frozenset[str]] = frozenset(Shape)
-    constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
-
-    @classmethod
-    def refusal(cls, goals: Sequence[Goal]) -> str:
-        """Return why goals are not supported, "" if they are."""
-        try:
-            group_rules([goal for goal in goals if goal.name != "objective"])
-        except ValueError as error:
-            return str(error)
-        return ""
-
-
-def _objective_refusal(goal: Goal) -> str:
+def _is_error(goal: Goal) -> bool:
     (form,) = affine_pieces(goal)
     signs = {"error": 1, "accuracy": -1}
-    plain = len(form.coefficients) == 1 and all(
+    return len(form.coefficients) == 1 and all(
         signs.get(leaf.rate.name, 0) * factor > 0 and not leaf.where.conditions
         for leaf, factor in form.coefficients.items()
     )
-    return "" if plain else "it minimizes only error"
 
 
 def unknown_rule(rule: GroupRule, accepts: Sequence[tuple[Kind, str]]) -> str:

@@ -5,6 +5,7 @@ Classes of algorithms import what is slow to import when they solve.
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -42,9 +43,9 @@ class AfterModel(ThresholdSolver):
         FaultError
             As `ScoredGroups.of` and `package_errors` do.
         """
-        from ratecli_peers.rows import ScoredGroups, package_errors, plain_solution, solution, start
+        from ratecli_peers.rows import ScoredGroups, package_errors, plain_solution, solution
 
-        begun, scored = start(), ScoredGroups.of(self, problem)
+        begun, scored = time.perf_counter(), ScoredGroups.of(self, problem)
         progress(f"{model_name(self.model)} model ready")
         if not problem.constraints:
             return plain_solution(scored.classifier)
