@@ -50,7 +50,8 @@ class BoundedSample:
         The deviation is NaN with fewer than 2 rows, the mean is NaN without rows, and both are NaN
         if a measurement is not finite.
         """
-        mean = float(self.values.mean()) if self.rows else math.nan
+        with np.errstate(invalid="ignore"):  # infinities of both signs
+            mean = float(self.values.mean()) if self.rows else math.nan
         mean = mean if math.isfinite(mean) else math.nan
         apart = self.values - mean
         deviation = math.sqrt(apart @ apart / (self.rows - 1)) if self.rows > 1 else math.nan

@@ -289,8 +289,8 @@ def read_numbers(
 ) -> NDArray[np.float64]:
     """Return the numbers of a column in a `role`, such as "label column"; NaN where missing.
 
-    `wanted` describes the numbers between the `ends` in other words, `hint` and `text_hint` say
-    how to mend other numbers and text.
+    `wanted` replaces "between low and high" in the message. `hint` and `text_hint` are its help for
+    wrong numbers and for text.
 
     Raises
     ------
@@ -320,7 +320,7 @@ def read_numbers(
 def read_number_label(column: pd.Series, ends: tuple[float, float]) -> NDArray[np.float64]:
     """Return the numbers of a label in a range, NaN where missing; E411 for text, else E406."""
     with errors_at("label"):
-        read_numbers(
+        values = read_numbers(
             column,
             "label column",
             (-MAX_NUMBER, MAX_NUMBER),
@@ -329,6 +329,8 @@ def read_number_label(column: pd.Series, ends: tuple[float, float]) -> NDArray[n
             text_hint="'target: number' needs numbers; leave 'target' out for two classes",
             empty=True,
         )
+    if not np.isfinite(ends).any():
+        return values
     hint = "a guarantee needs the range of all labels: widen 'label_range', or correct the rows"
     with errors_at("label_range"):
         return read_numbers(column, "label column", within_max(ends), hint=hint, empty=True)

@@ -30,8 +30,8 @@ def assign_split_parts(
     """Return the part of each row: "train", "validation" or "test".
 
     Parts come from a column (`by`), from the order of a column's values, from the official split,
-    or are sampled with `rng`, by fractions or as folds, of which `fold` is the test set. The caller
-    gets both from `SplitSpec.draw`. Raises E410 if a part would be empty.
+    or are sampled with `rng`, by fractions or as folds, of which `fold` is the test set.
+    `SplitSpec.draw` returns the seed of `rng`, and `fold`. Raises E410 if a part would be empty.
     """
     part = split_rows(table, spec, rng, fold)
     check_parts({name: int((part == name).sum()) for name in SPLIT_NAMES}, spec, table.part)
@@ -155,8 +155,8 @@ def _by_order(values: pd.Series, spec: SplitSpec) -> NDArray[np.str_]:
 def part_shares(spec: SplitSpec) -> dict[str, Fraction]:
     """Return the shares of the three parts.
 
-    By default validation has none, test 1/3 (or the rest if the training share is given, or one
-    fold), training the rest.
+    By default, test has 1/3, or one fold, or the rest if the training share is given. Validation
+    has none, and training the rest.
     """
     stated = spec.stated() | ({"test": Fraction(1, spec.folds)} if spec.folds else {})
     given = {key: Fraction(str(stated[key])) for key in SPLIT_NAMES if key in stated}

@@ -216,7 +216,7 @@ class EpisodeReturns(Mapping[str, Array]):
     def slopes(self, key: str, by: Array, rows: NDArray[np.intp] | slice = np.s_[:]) -> Array:
         """Return slopes (m, k, c) of `by.T @ self[key][rows]` in the scores of actions in states.
 
-        `by` are (n_g, c).
+        `by` are (n_g, c), one row for each of `rows`.
         """
         factors, power, _ = self.episodes.factors[key]
         if power == 0:

@@ -137,10 +137,10 @@ def limit_direction(rule: Relation, name: str, numbers: Mapping[str, Interval]) 
 
 
 def fixed_side(rule: Relation, values: Mapping[str, Any]) -> tuple[bool, float] | None:
-    """Return the number that a constraint compares a quantity with, at values of the sweep.
+    """Return (whether the limit is a lower one, the limit) of a constraint at values of the sweep.
 
-    The first is whether the quantity must be at least this number. None unless one of two sides is
-    a number.
+    The constraint compares a quantity with a number. None unless exactly one of two sides is a
+    number.
     """
     numbers = {k: (v, v) for k, v in values.items() if type(v) in {int, float}}
     ranges = [_trend(each, numbers).range for each in rule.operands]
@@ -151,38 +151,46 @@ def fixed_side(rule: Relation, values: Mapping[str, Any]) -> tuple[bool, float] 
     return (rule.ops[0] == ">=") != left, ranges[not left][0]
 
 
-def _trend(node: SyntaxNode, numbers: Mapping[str, Interval], rising: str = "") -> _Trend:
-    """Return the trend of a metric, or with `rising`, that of its value in this sweep name."""
+def _trend(
+    node: SyntaxNode, numbers: Mapping[str, Interval], sweep_name: str | None = None
+) -> _Trend:
+    """Return the trend of an expression in the decisions, or, if `sweep_name` is given, its trend
+    in that number.
+    """
     if isinstance(node, NumberLiteral):
         return _Trend(Direction.FIXED, (node.value, node.value))
     if isinstance(node, NameNode):
-        return _trend_of_name(node, numbers, rising)
-    parts = [_trend(each, numbers, rising) for each in node.operands]
+        return _trend_of_name(node, numbers, sweep_name)
+    parts = [_trend(each, numbers, sweep_name) for each in node.operands]
     if node.op == "-":
         parts[-1] = parts[-1].negated()
-    return parts[0] if len(parts) == 1 else _applied(_OPERATORS[node.op], node, parts, rising)
+    return parts[0] if len(parts) == 1 else _applied(_OPERATORS[node.op], node, parts, sweep_name)
 
 
-def _trend_of_name(node: NameNode, numbers: Mapping[str, Interval], rising: str) -> _Trend:
+def _trend_of_name(
+    node: NameNode, numbers: Mapping[str, Interval], sweep_name: str | None
+) -> _Trend:
     name = canonical_name(node.name)
-    parts = [_trend(each, numbers, rising) for each in node.arguments or ()]
+    parts = [_trend(each, numbers, sweep_name) for each in node.arguments or ()]
     if name in FUNCTIONS and parts:
-        return _applied(FUNCTIONS[name], node, parts, rising)
+        return _applied(FUNCTIONS[name], node, parts, sweep_name)
     if name == "mean" and parts:
         return parts[0]
     if name == OF and parts:
-        return parts[-1] if rising else _Trend(Direction.FIXED, parts[-1].range)
+        return parts[-1] if sweep_name else _Trend(Direction.FIXED, parts[-1].range)
     inside = any(each.direction is not Direction.FIXED for each in parts)
     in_name = Direction.EITHER if inside else Direction.FIXED
     if name in DIRECTIONS:
-        return _Trend(in_name if rising else DIRECTIONS[name], _RANGES.get(name, POSITIVE))
+        return _Trend(in_name if sweep_name else DIRECTIONS[name], _RANGES.get(name, POSITIVE))
     if node.arguments is None and name not in plugins_by_name("metric"):
-        own = Direction.HIGH if name == rising else Direction.FIXED
+        own = Direction.HIGH if name == sweep_name else Direction.FIXED
         return _Trend(own, numbers.get(name, POSITIVE))
-    return _Trend(in_name if rising else Direction.EITHER, REAL_LINE)
+    return _Trend(in_name if sweep_name else Direction.EITHER, REAL_LINE)
 
 
-def _applied(function: Function, node: SyntaxNode, parts: Sequence[_Trend], rising: str) -> _Trend:
+def _applied(
+    function: Function, node: SyntaxNode, parts: Sequence[_Trend], sweep_name: str | None
+) -> _Trend:
     """Return the trend of a function; low values of a distance from 0 or of `kl` are better.
 
     `mcc ** 2` is no such distance: low values of a difference or of `mean_error` are better.
@@ -201,7 +209,7 @@ def _applied(function: Function, node: SyntaxNode, parts: Sequence[_Trend], risi
     ]
     even = function is POWER and ranges[1][0] == ranges[1][1] > 0 == ranges[1][0] % 2
     found = [(one if up > 0 else one.turned()) if up else Direction.EITHER for one, up in moved]
-    distance = not rising and (even or function.name in {"abs", "rms", "kl"})
+    distance = not sweep_name and (even or function.name in {"abs", "rms", "kl"})
     distance &= function.name == "kl" or any(map(_is_difference, syntax.walk(node)))
     if distance and not all(up for _, up in moved):
         found = [Direction.LOW]

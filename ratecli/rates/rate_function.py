@@ -60,6 +60,7 @@ def _root_mean_square_slopes(x: Floats) -> Floats:
 @np.errstate(divide="ignore", invalid="ignore")
 def _divergence(x: Floats) -> Floats:
     p, q = x[0], np.clip(x[1], KL_FLOOR, 1 - KL_FLOOR)
+    # not scipy's rel_entr: mixtures depend on the last digits
     first, second = (np.where(a == 0, 0.0, a * np.log(a / b)) for a, b in ((p, q), (1 - p, 1 - q)))
     return np.asarray(first + second)
 

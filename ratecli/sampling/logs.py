@@ -200,9 +200,9 @@ class _LoggedRows:
     def _estimates(self, dataset: str, model: object, values: Floats, action: int | None) -> Floats:
         """Return a model's estimates of `values` in the rows (n,) of a data set; NaN elsewhere.
 
-        The model is fitted to the training rows with this `action`; without one, the values are
-        actions, and estimates the chances of action 1. Training rows get those of a model that was
-        fitted to other ones.
+        The model is fitted to the training rows with this `action`. If `action` is None, `values`
+        are actions, and the result is the probability of action 1. Training rows get
+        estimates by a model that was fitted to other ones.
         """
         from ratecli.solvers.oracles.estimators import fit_named  # noqa: PLC0415  scikit-learn is slow
 

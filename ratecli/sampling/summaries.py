@@ -44,6 +44,7 @@ MAX_CURVES = 8
 MAX_BINS, MIN_BIN_ROWS = 10, 20
 """Most bins of a calibration curve, and the fewest rows of a bin."""
 CURVE_DIGITS = 4
+"""Decimals to which curves are rounded."""
 
 
 def group_rates(
@@ -133,7 +134,8 @@ def _curves(sample: Sample, main: Predictions, rows: NDArray[np.intp]) -> dict[s
     if len(curve.counts) < 4 or not reached[:, -1].all():
         return {}
     tpr, fpr = np.pad(reached / reached[:, -1:], ((0, 0), (1, 0)))
-    decides = np.array_equal(chances, main.decisions[rows])  # and estimates no probability
+    # estimates equal decisions: the model returns no probabilities
+    decides = np.array_equal(chances, main.decisions[rows])
     bins = 0 if decides else min(MAX_BINS, len(rows) // MIN_BIN_ROWS)
     parts = np.stack([weight * chances, classes[0], weight, weight**2])
     starts = _bin_starts(curve.counts, bins)

@@ -41,8 +41,8 @@ class Problem:
     X
         (n, d) features of the training rows; (n, 0) if the rows are streamed.
     rates
-        All rates of the goals, as pieces and as written, and `error` of all labelled rows, on those
-        rows.
+        All rates that the pieces and the original expressions of the goals contain, and `error` of
+        all labelled rows.
     l2
         Weight of `|w|^2 / 2` beside the mean hinge loss with margin 1, as in LIBLINEAR: `C = 1 / (n
         l2)`. Scores with the ramp's margin of 1/2 are half as large, and the same problem in rate

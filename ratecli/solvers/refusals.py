@@ -22,6 +22,9 @@ MORE_ROWS = np.geomspace(1.1, 100, 100)
 FEWEST, MOST = (0.6, 1.3, 1.2), (0.4, 1.7, 1.42)
 """With how many more rows a constraint holds: the power of that number by which the bias falls, and
 the multiples of the standard error that another sample needs, the second for two-sided limits.
+
+With the two-sided ones, 25 and 28 of 30 refused cases were answered with the proposed numbers of
+rows.
 """
 SPARE_ERRORS = 1.0
 """By how much a proposed limit is looser than needed here, in what the judge adds for noise.
@@ -98,8 +101,8 @@ def _more_rows(attempt: Attempt, power: float, noise: float, both_noise: float) 
     """Return the smallest multiple of the rows with which an attempt would pass, else infinity.
 
     Standard errors fall with the root of the number of rows, and are multiplied by `noise`. A
-    difference that is limited from both sides may lie in the middle of its limits; its standard
-    error is multiplied by `both_noise`.
+    two-sided difference is assumed to lie in the middle of its limits; its standard error is
+    multiplied by `both_noise`.
     """
     bias = np.maximum(attempt.unseen + attempt.bias - attempt.plain, 0.0)
     x, factor = MORE_ROWS[:, None], np.full(len(bias), noise)

@@ -61,7 +61,10 @@ MAX_EXTRAPOLATION = 0.6
 MAX_NOISE_SLOPE = 0.5
 """Maximum change of what the judge adds for noise per unit of tightening."""
 MAX_NOISE_CHANGE = 2.0
-"""Factor by which noise may shrink when constraints are tightened."""
+"""The noise of the first attempt is divided by this before a search is given up.
+
+A choice, not measured.
+"""
 MAX_CORRECTIONS = 5
 """Maximum number of corrections of amounts that are not judged."""
 CONSTANTS = 21
@@ -126,7 +129,7 @@ class TighteningSearch:
         return by
 
     def exceeds_limits(self, errors: Array) -> bool:
-        """Whether noise (J,) is larger than two-sided limits allow, whatever the amounts are."""
+        """Return whether errors (J,) are so large that both sides of a limit cannot hold."""
         pairs = self.problem.opposites
         return any(errors[i] + errors[j] + both > MAX_SPARE_ROOM for i, j, both in pairs)
 
@@ -281,8 +284,8 @@ class TighteningSearch:
         The noise of the rows cancels to first order, because a fold whose rates are too high by
         chance leaves others that are too low. What remains is the mean excess of models of two
         thirds of the rows, of which a share is expected for all rows (see `BIAS_SHARES`). A mean
-        below 0 counts as 0. For two-sided limits (`Problem.opposites`) it counts as far as no
-        amounts would satisfy both sides otherwise. None if the training fails in a fold.
+        below 0 counts as 0. For two-sided limits (`Problem.opposites`), a negative mean counts only
+        if otherwise no amounts would satisfy both sides. None if the training fails in a fold.
         """
         decisions, inside = np.zeros(self.problem.rates.sums.shape[1]), list[Array]()
         for fold in self.folds:

@@ -59,15 +59,14 @@ DEVIATION_ROUNDING = 1e-14
 """A standard deviation below this share of the mean is a rounding error of 0."""
 MIN_NUMBER = 1e-150
 """The squares of smaller numbers underflow to 0."""
-
-
 NO_CUTS = np.zeros(0)
+"""The cuts of a column of words."""
 
 
 class Grouping(NamedTuple):
-    """How a column of a record distinguishes rows: by its words, or by numbers it is compared with.
+    """How a column distinguishes rows: by its words, or by the intervals between `cuts`.
 
-    Numbers between two of the `cuts` are alike; a missing number is last.
+    A missing number is last.
 
     Attributes
     ----------

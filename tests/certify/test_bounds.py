@@ -196,6 +196,11 @@ def test_measurements_that_are_not_finite_give_infinity(bound, broken, coefficie
     assert bound.predicted([SampleMoments(1.0, 0.5, math.nan, 9)], 0.05).value == math.inf
 
 
+def test_moments_of_infinities_of_both_signs_are_undefined():
+    found = BoundedSample(np.array([math.inf, -math.inf, 0.0])).moments()
+    assert np.isnan([found.mean, found.deviation]).all()
+
+
 @every_bound
 def test_too_few_rows_give_the_end_of_the_range(bound):
     for rows in range(bound.least_rows):

@@ -26,7 +26,7 @@ class Tree(NamedTuple):
     children
         (N, 2) numbers of nodes in this tree.
     values
-        (N, K); or (N,) for only one `value_column` of K.
+        (N, K), or (N,) if all values belong to column `value_column`.
     set_at
         (N,) where the sets of nodes start in `sets`, or NO_SET.
     """

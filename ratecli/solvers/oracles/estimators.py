@@ -332,7 +332,7 @@ def _no_stderr() -> Iterator[None]:
 def make_estimator(
     name: str, options: Mapping[str, Any], rng: np.random.Generator
 ) -> BaseEstimator:
-    """Return the unfitted model, seeded from `rng` unless `random_state` is given.
+    """Return the unfitted model, seeded from `rng` unless `random_state` is a number.
 
     A booster gets ratecli's settings of its library for parameters that are left at their default.
     """

@@ -20,8 +20,8 @@ from ratecli.solvers.design_matrix import add_ones_column, compact, row_blocks, 
 from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.oracles.base import OracleRows
 
-STEP_TIE = 1e-9
-"""A step that saves no more than this part of all costs is not taken."""
+MIN_SAVED_SHARE = 1e-9
+"""Smallest decrease of the costs, as a share of their absolute sum, for which a step is taken."""
 RANDOM_DIRECTIONS = 10
 """Number of random directions searched after the features."""
 
@@ -50,7 +50,7 @@ def best_line_step(scores: Array, slopes: Array, costs: Array) -> float:
     """
     step = -RateCurve.of(scores / slopes).cheapest(np.sign(slopes) * costs)
     saved = costs @ ((scores > 0).astype(float) - (scores + step * slopes > 0))
-    return step if saved > STEP_TIE * np.abs(costs).sum() else 0.0
+    return step if saved > MIN_SAVED_SHARE * np.abs(costs).sum() else 0.0
 
 
 def _search_directions(
