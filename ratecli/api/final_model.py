@@ -31,7 +31,7 @@ from ratecli.report.answer import (
     goal_of,
     planned_tasks,
 )
-from ratecli.report.answer_text import lines_of, point_options
+from ratecli.report.answer_text import closest_lines, point_options, setting_lines
 from ratecli.report.card import model_card, rows_left_out
 from ratecli.report.write import trial_files
 from ratecli.runner.executors import parse_executor
@@ -137,28 +137,28 @@ def read_point(texts: Sequence[str]) -> Task:
         raise FaultError([Diagnostic("E104", text, hint) for text in found]) from None
 
 
-def _choose(ledger: Ledger, at: Task | None, algorithm: str | None, name: str) -> Answer:
+def _choose(ledger: Ledger, at: Task, algorithm: str | None, name: str) -> Answer:
     """Return the answer to train, or raise E104 or E510."""
     labels = dict.fromkeys(trial.label for trial in ledger.algorithms.plan)
     if algorithm is not None and algorithm not in labels:
         raise FaultError(unknown_name("E104", "algorithm", algorithm, labels))
     tasks, task = planned_tasks(ledger), goal_of(ledger, at)
     if task is None:
+        options = "; ".join(filter(None, (" ".join(point_options(each)) for each in tasks)))
         what = "the file names no goal, and there are several sweep points"
         what = f"not one sweep point has {st.format_point(at)}" if at else what
-        hint = f"write one of {'; '.join(' '.join(point_options(each)) for each in tasks)}"
+        hint = f"write one of {options}" if options else "the file has no sweep: leave out --at"
         raise FaultError(Diagnostic("E104", what, hint))
     answer = answer_of(ledger, task, algorithm)
     where = f" at {st.format_point(task)}" if task else ""
     if answer is None:
         message = f"no trial of '{name}'{where} returned a model"
         raise FaultError(Diagnostic("E510", message, "the report says why"))
-    best = answer.best
-    refused = algorithm is None or best.verdict is TestVerdict.VIOLATED
-    if ledger.constraints and not best.is_kept and refused:
-        who = f"no setting of '{name}'" if algorithm is None else f"'{algorithm}'"
-        message = f"{who}{where} is {'not ' * bool(algorithm)}expected to satisfy the constraints: "
-        message += "; ".join(lines_of(ledger, answer)[:2])
+    usable = answer.is_recommended
+    if algorithm is not None:
+        usable = answer.best.verdict is not TestVerdict.VIOLATED
+    if not usable:
+        message = "; ".join(closest_lines(ledger, answer))
         raise FaultError(Diagnostic("E510", message, "the report says what may help"))
     return answer
 
@@ -198,7 +198,7 @@ def _expected(ledger: Ledger, answer: Answer) -> dict[str, Any]:
     return {
         "experiment": ledger.experiment.get("name", ""),
         "setting": ", ".join(filter(None, [group.label, st.format_point(group.point)])),
-        "answer": lines_of(ledger, answer),
+        "answer": setting_lines(ledger, answer),
         "models": group.solved,
         "split": split,
         "rows": min(filter(None, rows), default=0),

@@ -19,7 +19,7 @@ from ratecli.ledger.locks import lock_results
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.render import render_text, text_table
-from ratecli.report.answer import answers, goal_of
+from ratecli.report.answer import answers, goal_answers, goal_of
 from ratecli.report.answer_text import answer_lines, best_sheet, point_options
 from ratecli.report.check.expectations import compare_expectations, warn_unmet_expectations
 from ratecli.report.check.findings import Verdict
@@ -193,12 +193,10 @@ def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger
 
 def _fit_command(end: ExperimentEnd, ledger: Ledger) -> str:
     """Return the command that trains the model of the goal on all rows; "" if there is none."""
-    goal = goal_of(ledger)
-    found = [each for each in answers(ledger) if goal is None or each.task == goal]
-    kept = [each for each in found if each.best.is_kept and not each.best.is_constant]
-    if not kept:
+    found = [each for each in goal_answers(ledger) if each.is_recommended]
+    if not found:
         return ""
-    at = point_options(kept[-1].task) if goal is None else []
+    at = point_options(found[-1].task) if goal_of(ledger) is None else []
     return end.request.prepared.command("fit", end.request.folder, *at)
 
 

@@ -1,7 +1,8 @@
 """The answer of a report: the best setting of each task, with the evidence that its rules hold.
 
-Three questions are kept apart. Does the training promise that the constraints hold on new rows
-(`expected`)? What did the test sets show (`measured`)? Are they large enough to tell (`verdict`)?
+Three questions are kept apart. Should the constraints hold on new rows, by training or a safety
+test (`is_expected`)? What was measured (`violations`)? Are the test sets large enough to tell
+(`verdict`)?
 """
 
 from __future__ import annotations
@@ -50,16 +51,17 @@ class Setting:
     Attributes
     ----------
     level
-        The probability with which training or a safety test promises that the constraints hold on
-        new rows, None without a promise.
+        The stated probability: that of `holds: new_rows`, or the confidence of a safety test; None
+        if none is stated.
     share
         Estimate of how often all constraints hold, 0 if one was not measured.
     violations
         The mean violation of each constraint.
     verdict
-        What the test sets say: `CONFIRMED` if the share is at least `DEFAULT_LEVEL`.
+        What the test sets say: `CONFIRMED` if the share is at least `DEFAULT_LEVEL`, or the level
+        if that is smaller.
     is_expected
-        Whether there is a promise which the test sets do not contradict.
+        Whether a probability is stated and the test sets do not contradict it.
     is_tested
         Whether it was put to a safety test; None if no setting was.
     at
@@ -89,17 +91,19 @@ class Setting:
         complete = len(samples) == len(found)
         share = math.prod(each.share for each in samples) if complete else 0.0
         expected = complete and bool(levels) and all(each.keeps_level for each in samples)
-        possible = complete and all(each.may_hold(DEFAULT_LEVEL) for each in samples)
+        level = min(levels, default=DEFAULT_LEVEL)
+        required = min(level, DEFAULT_LEVEL)
+        possible = complete and all(each.may_hold(required) for each in samples)
         means = {name: group.estimate(split, VIOLATION_PREFIX + name) for name in constraints}
         satisfied, _ = gr.count_satisfied([group], split)
         return cls(
             group,
             objective=group.estimate(split, OBJECTIVE),
-            level=min(levels, default=None),
+            level=level if levels else None,
             share=share,
             violations=means,
             verdict=TestVerdict.CONFIRMED
-            if share >= DEFAULT_LEVEL
+            if share >= required
             else TestVerdict.UNCLEAR
             if possible
             else TestVerdict.VIOLATED,
@@ -119,7 +123,7 @@ class Setting:
         constant = self.is_constant
         if not self.is_kept:
             means = [each.mean for each in self.violations.values()]
-            worst = max(math.inf if mean is None else mean for mean in means)
+            worst = max((math.inf if mean is None else mean for mean in means), default=-math.inf)
             last = constant or not self.seems_satisfied
             return 3 if last else 1, -round(self.share, 1), worst
         return 2 * constant, self.is_tested is False, self.is_seldom, self.value, -self.share
@@ -165,6 +169,11 @@ class Answer:
     cost: gr.IntervalEstimate
     reason: str
 
+    @property
+    def is_recommended(self) -> bool:
+        """Whether the constraints should hold, and the models are better than a constant."""
+        return self.best.is_kept and not self.best.is_constant
+
 
 def answer_split(ledger: Ledger) -> str:
     return next((each for each in BEST_SPLITS if each in ledger.algorithms.splits), "")
@@ -182,10 +191,19 @@ def answers(ledger: Ledger, algorithm: str | None = None) -> list[Answer]:
 
 
 def goal_of(ledger: Ledger, at: Task | None = None) -> Task | None:
-    """Return the task with the values `at`, or of the file's goal; None unless it is one task."""
-    goal = at or ledger.experiment.get("goal") or {}
+    """Return the task with the values `at`, by default the goal of the run's file.
+
+    None if that is not one task.
+    """
+    goal = ledger.experiment.get("goal") or {} if at is None else at
     found = [task for task in planned_tasks(ledger) if has_values(task, goal)]
     return found[0] if len(found) == 1 else None
+
+
+def goal_answers(ledger: Ledger) -> list[Answer]:
+    """Return the answer of the goal, or without a goal that of each task."""
+    goal = goal_of(ledger)
+    return [each for each in answers(ledger) if goal in (None, each.task)]
 
 
 def answer_of(ledger: Ledger, task: Task | None, algorithm: str | None = None) -> Answer | None:

@@ -35,7 +35,7 @@ from ratecli.solvers.margin import DEFAULT_LEVEL
 PROOFS = {
     TestVerdict.CONFIRMED: "confirmed by the test sets",
     TestVerdict.UNCLEAR: "the test sets of {rows} rows are too small to tell",
-    TestVerdict.VIOLATED: "the test sets show a violation",
+    TestVerdict.VIOLATED: "violated on {violated} test sets",
 }
 NEW_ROWS_HINT = "`holds: new_rows` trains models that are expected to hold on new rows"
 
@@ -69,12 +69,12 @@ def best_row(ledger: Ledger, answer: Answer, split: str) -> list[tuple[str, Any]
     level = f"{best.level:.3g}{' (test)' * bool(best.is_tested)}" if best.is_expected else "no"
     what, mean, _ = worst_constraint(ledger, answer)
     if len(ledger.constraints) > 1:
-        what, mean = "measured", replace(mean, text=f"{what} {mean.text}", key=None)
+        mean = replace(mean, text=f"{what} {mean.text}", key=None)
     return [
         *row,
         ("expected", st.SheetCell(level, best.level if best.is_expected else None)),
         ("verdict", st.SheetCell(_verdict(best, split), None, tone)),
-        (what, mean),
+        ("measured", mean),
     ]
 
 
@@ -132,10 +132,10 @@ def answers_to_json(ledger: Ledger) -> list[dict[str, Any]]:
                 "algorithm": best.group.label,
                 "point": dict(best.group.point),
                 "qualifies": best.is_kept or not ledger.constraints,
-                "rows": split,
+                "split": split,
                 "objective": best.value if best.objective.finite else None,
                 "cost": answer.cost.mean if answer.cost.finite else None,
-                "expected": best.level,
+                "expected": best.level if best.is_expected else None,
                 "violations": means,
                 "verdict": _verdict(best, split) if ledger.constraints else None,
             }
@@ -162,38 +162,42 @@ def incomplete_notes(ledger: Ledger) -> list[str]:
 def answer_lines(ledger: Ledger) -> list[str]:
     """Return the answer of the file's goal in two lines: the model and its cost, then evidence.
 
-    If the file has several tasks and names none as its goal, a line counts the answers. A last line
-    says what may help if no setting satisfies the constraints.
+    If the file has several tasks and names none as its goal, a line counts the answers. Last lines
+    say what may help if no setting satisfies the constraints.
     """
     task = goal_of(ledger)
     answer = answer_of(ledger, task)
-    if answer is not None:
-        return lines_of(ledger, answer)
-    if answers(ledger) and task is None:
+    if answer is None and task is None and answers(ledger):
         return [_overview(ledger)]
-    if answers(ledger) and not unsolved_reason(ledger, task or {}):
-        return [f"{_at(task)}not run yet"]
-    reason = unsolved_reason(ledger, task or {})
-    return [f"{_at(task)}No trial returned a model. {reason}" if reason else "No results yet."]
+    if answer is None:
+        reason = unsolved_reason(ledger, task or {})
+        said = f"No trial returned a model. {reason}" if reason else "not run yet"
+        return [f"{_at(task)}{said}"]
+    if answer.best.is_kept:
+        return setting_lines(ledger, answer)
+    hint = [NEW_ROWS_HINT] * _may_train_for_new_rows(ledger)
+    return [*closest_lines(ledger, answer), *filter(None, [answer.reason]), *hint]
 
 
-def lines_of(ledger: Ledger, answer: Answer) -> list[str]:
-    """Return an answer as `answer_lines` does."""
+def closest_lines(ledger: Ledger, answer: Answer) -> list[str]:
+    """Return that no setting of a task qualifies, and which one comes closest."""
+    first, *evidence = setting_lines(ledger, answer)
+    at = _at(answer.task)
+    return [f"{at}no model qualifies; the closest is {first.removeprefix(at)}", *evidence]
+
+
+def setting_lines(ledger: Ledger, answer: Answer) -> list[str]:
+    """Return the setting of an answer and its cost, and the evidence that its constraints hold."""
     best, shown = answer.best, ShownObjective.of(ledger)
     cost = shown.estimate(answer.cost).mean
     text = f"{shown.name} {st.estimate_cell(shown.estimate(best.objective)).text}"
     if cost is not None and answer.baseline:
         text += f" ({st.format_signed(cost)} over {answer.baseline.label})"
-    none = "none; closest is " * (bool(ledger.constraints) and not best.is_kept)
-    lines = [f"{_at(answer.task)}{none}{best.name}, {text}{_missing(best.group)}"]
+    lines = [f"{_at(answer.task)}{best.name}, {text}{_missing(best.group)}"]
     if best.is_constant:
         lines.append(_than_constant(ledger, best, shown))
     if ledger.constraints:
         lines.append(_evidence(ledger, answer))
-    if none and answer.reason:
-        lines.append(answer.reason)
-    if none and _may_train_for_new_rows(ledger):
-        lines.append(NEW_ROWS_HINT)
     return lines
 
 
@@ -204,21 +208,24 @@ def _at(task: Task | None) -> str:
 def _evidence(ledger: Ledger, answer: Answer) -> str:
     """Return whether the constraints are expected to hold, and what the test sets say."""
     best, split = answer.best, answer_split(ledger)
-    promise = ""
+    stated = ""
     if best.is_tested:
-        promise = f"passed a safety test (confidence {best.level:.3g})"
+        stated = f"passed a safety test (confidence {best.level:.3g})"
     elif best.level is not None:
         how = "expected" if best.is_expected else "trained"
-        promise = f"{how} to hold on new rows (probability {best.level:.3g})"
+        stated = f"{how} to hold on new rows (probability {best.level:.3g})"
     sizes = [(each.info.get("rows") or {}).get("test", 0) for each in best.group.results]
-    proof = PROOFS[best.verdict].format(rows=f"{min(sizes, default=0):,.0f}")
+    satisfied, measured = gr.count_satisfied([best.group], split)
+    proof = PROOFS[best.verdict].format(
+        rows=f"{min(sizes, default=0):,.0f}", violated=f"{measured - satisfied} of {measured}"
+    )
     if split != "test":
         how = "violated" if best.verdict is TestVerdict.VIOLATED else "satisfied"
         rows = {"train": "training"}.get(split, split)
         proof = f"{how} on the {rows} rows, and there is no test set"
     what, mean, limit = worst_constraint(ledger, answer)
-    measured = f"{what} {mean.text} (must be {limit})" if what else "nothing was measured"
-    return f"{'; '.join(filter(None, [promise, proof]))}: {measured}"
+    value = f"{what} {mean.text} (must be {limit})" if what else "nothing was measured"
+    return f"{'; '.join(filter(None, [stated, proof]))}: {value}"
 
 
 def _overview(ledger: Ledger) -> str:

@@ -153,7 +153,8 @@ def _experiment_row(name: st.SheetCell, ledger: Ledger, error: st.SheetCell | No
     task, shown = goal_of(ledger), answer_text.ShownObjective.of(ledger).name
     found, cells = answer_of(ledger, task), dict[str, Any]()
     if found is not None:
-        cells = dict(answer_text.best_row(ledger, found, answer_split(ledger)))
+        row = answer_text.best_row(ledger, found, answer_split(ledger))
+        cells = dict(row[len(found.task) :])  # a swept name may be that of a column
         cells["objective"] = replace(cells[shown], text=f"{shown} {cells[shown].text}")
     elif ledger.results:
         cells["model"] = answer_text.answer_lines(ledger)[0]

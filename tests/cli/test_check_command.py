@@ -107,7 +107,9 @@ def test_a_goal_that_is_no_longer_met_is_named_with_its_pinned_model(pinned, cli
     plant(pinned, 0.005)
     lines = cli("check", "small.yaml").out.splitlines()
     assert lines[1] == "best model when pinned: unconstrained (kappa = 0.6); 1 comparison failed"
-    assert lines[2].startswith("best model now: none; closest is majorize (stochastic), error ")
+    assert lines[2].startswith(
+        "best model now: no model qualifies; the closest is majorize (stochastic), error "
+    )
     assert [line.split()[1] for line in lines if line.startswith("regressed")] == [
         "unconstrained",
         "majorize",

@@ -154,7 +154,11 @@ def test_what_cannot_be_fitted_is_said_and_nothing_is_written(cli, written, opti
 @pytest.mark.parametrize(
     ("change", "rows", "reason"),
     [
-        (("  - post_shift\n", ""), ROWS, "no setting of 'fair' at limit = 0.8 is expected to"),
+        (
+            ("  - post_shift\n", ""),
+            ROWS,
+            "limit = 0.8: no model qualifies; the closest is unconstrained",
+        ),
         (("  - unconstrained\n", ""), 30, "no trial of 'fair' at limit = 0.8 returned a model"),
     ],
 )

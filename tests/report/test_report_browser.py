@@ -176,7 +176,7 @@ def test_rows_on_a_phone_are_cards_of_labelled_numbers(opened):
         "cost",
         "expected",
         "verdict",
-        "violation of parity",
+        "measured",
     ]
     for cell in cells.all():
         box = cell.bounding_box()

@@ -266,7 +266,7 @@ def with_noise(ledger, error, levels):
     ("constant", "first"),
     [
         (0.3, "flat, objective 0.2000"),
-        (0.2, "none; closest is fair, objective 0.1000"),
+        (0.2, "no model qualifies; the closest is fair, objective 0.1000"),
     ],
 )
 def test_a_cheaper_setting_comes_before_a_constant_although_it_is_not_confirmed(constant, first):
@@ -289,7 +289,7 @@ def test_a_cheaper_setting_comes_before_a_constant_although_it_is_not_confirmed(
             0.02,
             "the test sets of 0 rows are too small to tell",
         ),
-        (0.2, "the test sets show a violation"),
+        (0.2, "violated on 1 of 1 test sets"),
         (-0.2, "confirmed by the test sets"),
     ],
 )
@@ -302,7 +302,7 @@ def test_the_closest_has_the_smallest_violation_of_those_that_hardly_hold():
     """The constraint holds with probability 0.006 and 0.0002."""
     ledger = ledger_of({("far", ()): [(0.1, 0.3)], ("near", ()): [(0.2, 0.07)]})
     found = with_noise(ledger, {"far": 0.12, "near": 0.02}, {"far": None, "near": None})
-    assert answer_lines(found)[0].startswith("none; closest is near")
+    assert answer_lines(found)[0].startswith("no model qualifies; the closest is near")
     assert best(found)[0][0] == "none (closest: near)"
 
 
@@ -465,7 +465,7 @@ def test_swept_names_of_constraints_make_tasks():
     }
     sheet = best_sheet(ledger_of(answers))
     assert sheet.titles == (
-        "kappa", "model", "at", "objective", "expected", "verdict", "violation of parity"
+        "kappa", "model", "at", "objective", "expected", "verdict", "measured"
     )  # fmt: skip
     assert [row[:3] for row in texts(sheet)] == [[k, "a", "rate = 3"] for k in "12"]
     swept = best_sheet(ledger_of(answers, sweep={"rate": [3, 4]}))
@@ -504,8 +504,10 @@ def test_the_goal_is_answered_in_two_lines():
     ]
     hopeless = {**ledger.experiment, "goal": {"kappa": 2}}
     first, second, *more = answer_lines(replace(ledger, meta={"experiment": hopeless}))
-    assert first.startswith("kappa = 2: none; closest is fair, error 0.3000 ± 1.2706")
-    assert second.startswith("the test sets show a violation: parity 1.8500 ± 0.6353 (")
+    assert first.startswith(
+        "kappa = 2: no model qualifies; the closest is fair, error 0.3000 ± 1.2706"
+    )
+    assert second.startswith("violated on 2 of 2 test sets: parity 1.8500 ± 0.6353 (")
     assert more == [NEW_ROWS_HINT]
     del hopeless["goal"]
     assert answer_lines(replace(ledger, meta={"experiment": hopeless})) == [
@@ -522,7 +524,7 @@ def test_the_answers_as_plain_data():
         "algorithm": "fair",
         "point": {"kappa": 1},
         "qualifies": True,
-        "rows": "test",
+        "split": "test",
         "objective": pytest.approx(0.3),
         "cost": pytest.approx(0.1),
         "expected": None,
@@ -560,12 +562,32 @@ def test_a_violation_of_0_is_worse_than_none():
     assert lines[1].endswith("violation of parity 0.0000 (must be at most 0)")
 
 
+def test_few_models_and_no_constraints_have_an_answer():
+    (row,) = best(ledger_of({("a", ()): [(0.1,), (), ()]}, constraints=()))
+    assert row == ["a (no model in 2 of 3 seeds)", "0.1000", "1"]
+
+
+def test_a_name_of_a_constraint_or_a_swept_value_is_no_title():
+    points = {("a", (("cost", k),)): [(0.1, -0.1)] for k in (1, 2)}
+    ledger = ledger_of(points, rule="recall >= cost")
+    assert best_sheet(ledger).titles == (
+        "cost", "model", "objective", "expected", "verdict", "measured"
+    )  # fmt: skip
+
+
+def test_the_verdict_is_about_the_stated_probability():
+    """The constraint holds on 14 of 20 test sets without noise, and should with probability 0.7."""
+    trials = [(0.2, -0.2 + 0.01 * (k % 7)) for k in range(14)] + [(0.2, 0.05)] * 6
+    found = with_noise(ledger_of({("a", ()): trials}), 0.0, {"a": 0.6})
+    assert [row[3] for row in best(found)] == ["confirmed"]
+
+
 def test_the_answer_without_constraints_without_models_and_of_a_maximum():
     alone = {("a", ()): [(0.1, -1.0), (), None]}
     assert answer_lines(ledger_of(alone))[0] == "a, objective 0.1000 (no model in 1 of 2 seeds)"
     (line,) = answer_lines(ledger_of(alone, constraints=(), objective="-value(gain)"))
     assert line == "a, value(gain) -0.1000 (no model in 1 of 2 seeds)"
-    assert answer_lines(ledger_of({("a", ()): [None]})) == ["No results yet."]
+    assert answer_lines(ledger_of({("a", ()): [None]})) == ["not run yet"]
     ledger = ledger_of({("a", ()): [()]})
     failed = {key: replace(each, reason="too few rows") for key, each in ledger.results.items()}
     assert answer_lines(replace(ledger, results=failed)) == [

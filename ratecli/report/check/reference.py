@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import OBJECTIVE, PlannedTrial
 from ratecli.ledger.view import Ledger
-from ratecli.report.answer import answers, goal_of
+from ratecli.report.answer import goal_answers
 from ratecli.report.check.settings import experiment_settings
 from ratecli.report.groups import group_by, trial_values
 from ratecli.report.sheet import format_point
@@ -190,7 +190,6 @@ def build_reference(ledger: Ledger) -> Reference:
 
 def answering_models(ledger: Ledger) -> list[PinnedModel]:
     """Return the model that answers the file's goal, or that of each task without a goal."""
-    task = goal_of(ledger)
     return [
         PinnedModel(
             algorithm=each.best.group.label,
@@ -199,8 +198,7 @@ def answering_models(ledger: Ledger) -> list[PinnedModel]:
             qualifies=each.best.is_kept,
             task=dict(each.task),
         )
-        for each in answers(ledger)
-        if task in (None, each.task)
+        for each in goal_answers(ledger)
     ]
 
 
