@@ -79,8 +79,8 @@ def fit_model(
 
     The setting is the answer of the experiment's run at the values `at`, or at the file's goal; of
     all algorithms, or of the one with the label `algorithm`. It is trained with its first seed, and
-    with the same guard as in the run. Rows of the test part are trained on; validation rows and
-    rows of a safety test keep their roles.
+    `holds` applies as in the run. Rows of the test part are trained on; validation rows and rows of
+    a safety test keep their roles.
 
     Raises
     ------
@@ -176,12 +176,8 @@ def _on_all_rows(document: Document, trial: PlannedTrial) -> PreparedExperiment:
     for key in ("report", "expect", "resample", "goal", "trial_seconds"):
         data.pop(key, None)
     for entry in data["datasets"].values():
-        kept = {
-            k: v
-            for k, v in (entry.get("split") or {}).items()
-            if k not in {"official", "train", "folds"}
-        }
-        entry["split"] = kept | {"test": 0}
+        split = {key: part for key, part in (entry.get("split") or {}).items() if key != "train"}
+        entry["split"] = split | {"test": 0}
     data |= {"seeds": [trial.seed], "metrics": {}}
     return prepare_data(check_document(Document.of_data(data, document.path)), offline=True)
 

@@ -191,10 +191,9 @@ def fit(
     *,
     offline: args.OfflineOption = False,
 ) -> None:
-    """Train the model that a run chose once more, for use: results/NAME/model.
+    """Train the setting that a run chose on all rows. Write the model to results/NAME/model.
 
-    It is trained on all rows but validation rows and rows of a safety test. The run says what to
-    expect of it.
+    Validation rows and rows of a safety test keep their roles. The run says what to expect of it.
     """
     from ratecli.api.final_model import fit_model, read_point  # noqa: PLC0415
     from ratecli.config.document import Document  # noqa: PLC0415

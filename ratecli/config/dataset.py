@@ -86,9 +86,9 @@ class SplitSpec(base.Spec):
     validation: FractionField | None = None
     """Fraction of rows to tune on; with an official split, of its training rows."""
     test: FractionField | None = None
-    """Fraction of rows to test on; with `by`, only 0: rows of the test part are trained on, too."""
+    """Fraction of rows to test on. With 0, rows that another key would test on are trained on."""
     folds: Annotated[int, Strict(), Field(ge=2, le=MAX_FOLDS)] | None = None
-    """Number of equal test sets that together have each row once; each seed has the next one. The
+    """Number of equal test sets that together have each row once: seed k tests on fold k. The
     number of seeds must be a multiple; further seeds sample the folds anew.
     """
     stratify: base.ColumnNames | None = None
@@ -104,7 +104,7 @@ class SplitSpec(base.Spec):
 
     @property
     def has_no_test(self) -> bool:
-        """Whether no row is for testing."""
+        """Whether rows of the test part are trained on."""
         return base.exact_number(self.test) == 0
 
     @property
@@ -124,9 +124,7 @@ class SplitSpec(base.Spec):
     def conflicts(self) -> Iterator[Diagnostic]:
         chosen = next((key for key in EXCLUSIVE_SPLIT_KEYS if getattr(self, key)), "")
         for key in EXCLUSIVE_SPLIT_KEYS.get(chosen, ()):
-            value = getattr(self, key)
-            stated = value is not None if key in DATASET_PARTS else bool(value)
-            if stated and not (chosen == "by" and key == "test" and self.has_no_test):
+            if getattr(self, key) and not (key == "test" and self.has_no_test):
                 yield _conflict(key, chosen, f"keep '{key}' or '{chosen}'")
         shares = {part: base.exact_number(getattr(self, part)) for part in DATASET_PARTS}
         shares |= {"test": Fraction(1, self.folds)} if self.folds else {}

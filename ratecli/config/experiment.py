@@ -253,8 +253,8 @@ class Experiment(Problem, Data):
     seeds: Seeds = (0,)
     """How many seeds (5 means 0 to 4), or a list of them."""
     goal: dict[base.NameText, base.ScalarValue] = Field(default_factory=dict)
-    """The sweep point that is wanted, as in {limit: 0.8}: `run` answers it first, and `fit` trains
-    its model. Other points show the trade-off.
+    """The sweep point that `run` answers first and `fit` trains, as in {limit: 0.8}. Other points
+    show the trade-off.
     """
     limits: trials.LimitsSpec = Field(default_factory=trials.LimitsSpec)
     """Time and memory limits of a trial."""
@@ -363,7 +363,8 @@ def _check_datasets(experiment: Experiment) -> Iterator[Diagnostic]:
 
 def _check_folds(experiment: Experiment) -> Iterator[Diagnostic]:
     """Yield an error unless the seeds make each row a test row equally often."""
-    for folds in {entry.division.folds or 1 for entry in experiment.datasets.values()}:
+    splits = [entry.division for entry in experiment.datasets.values()]
+    for folds in {each.folds or 1 for each in splits if not each.has_no_test}:
         whole = Counter(seed // folds for seed in experiment.seeds)
         if set(whole.values()) != {folds}:
             message = f"{len(experiment.seeds)} seeds do not test each row of {folds} folds equally"

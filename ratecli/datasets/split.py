@@ -47,9 +47,16 @@ def split_rows(
     """
     if spec.by is not None:
         part = _by_column(table, spec.by)
-        return np.where((part == "test") & spec.has_no_test, "train", part)
-    if spec.order is not None:
-        return _by_order(_column(table, spec.order), spec)
+    elif spec.order is not None:
+        part = _by_order(_column(table, spec.order), spec)
+    else:
+        part = _sampled_parts(table, spec, rng, fold, exact=exact)
+    return np.where((part == "test") & spec.has_no_test, "train", part)
+
+
+def _sampled_parts(
+    table: Table, spec: SplitSpec, rng: np.random.Generator, fold: int, *, exact: bool
+) -> NDArray[np.str_]:
     part, rows, shares = np.full(len(table), "train", "<U10"), np.arange(len(table)), None
     if is_official(spec, table.part):
         assert table.part is not None
@@ -113,7 +120,8 @@ def is_official(spec: SplitSpec, part: NDArray[np.str_] | None) -> bool:
     if part is None and spec.official:
         message = "the data set has no official split"
         raise impossible_split_error(message, "specify fractions, for example 'test: 1/3'")
-    default = spec.train is None and spec.test is None and spec.order is None
+    stated = spec.train is not None or not (spec.test is None or spec.has_no_test)
+    default = not stated and spec.order is None and spec.folds is None
     return part is not None and (default if spec.official is None else spec.official)
 
 
@@ -252,7 +260,7 @@ def check_parts(
     shared = spec.by is None and not is_official(spec, official)
     wanted = {
         "train": 1,
-        "test": part_shares(spec)["test"] if shared else not spec.has_no_test,
+        "test": not spec.has_no_test and (part_shares(spec)["test"] if shared else 1),
         "validation": Fraction(str(spec.validation or 0)),
     }
     for name, share in wanted.items():

@@ -98,9 +98,9 @@ def _means(pairs: Iterable[tuple[Hashable, float]]) -> dict[Hashable, float]:
 class TimeLeft:
     """Estimates how long the remaining trials of a run take, from the trials that have ended.
 
-    A trial is expected to take the mean of the ended trials of its algorithm and sweep point, or
-    else of its algorithm and data set, or else the time that its file states, corrected by the
-    ratio of actual to stated times so far, each with a second more, since machines differ.
+    A trial is expected to take the mean time of ended trials of its algorithm and sweep point.
+    Without any, those of its algorithm and data set count. Otherwise the file's stated time counts,
+    scaled by the ratio of actual to stated times so far, each with a second more.
 
     Parameters
     ----------

@@ -70,6 +70,7 @@ DatasetNames = tuple[str, ...]
 
 
 _parsed_value, _parsed_rule = cache(parse_expression), cache(parse_constraint)
+_parsed_conditions = cache(parse_conditions)
 
 
 def rule_trees(goals: Goals) -> Iterator[SyntaxNode]:
@@ -153,7 +154,7 @@ class ProblemReader:
         parsers: list[tuple[Callable[[str], object], dict[Loc, str]]] = [
             (_parsed_value, self._value_texts()),
             (_parsed_rule, rules),
-            (parse_conditions, groups),
+            (_parsed_conditions, groups),
         ]
         for parse, texts in parsers:
             for loc, text in texts.items():
@@ -256,7 +257,9 @@ class ProblemReader:
             # define the group even if it is wrong, so that it is reported once
             loc, groups[name] = self.group_loc(name, pool), ()
             with self._resolving(loc, pool):
-                groups[name] = parse_conditions(group if isinstance(group, str) else group[pool[0]])
+                groups[name] = _parsed_conditions(
+                    group if isinstance(group, str) else group[pool[0]]
+                )
                 for condition in Slice((), groups[name]).atoms:
                     check_condition(condition, scope)
         for name, cuts in self.problem.bins.items():

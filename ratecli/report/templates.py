@@ -21,11 +21,14 @@ from markupsafe import Markup
 from ratecli.render import terminal_safe
 from ratecli.report.sheet import escape, format_list, format_number, format_point, markdown_table
 
-LIMITS = {"most_rows": 400, "most_alike": 20, "long_text": 48, "wide_figure": 700}
-LIMITS |= {"long_description": 280, "most_children": 24}
-"""Most rows of a table on a page (the CSV files have all) and warnings like another; characters of
-cells that may wrap and of descriptions that are folded; CSS pixels of figures below the answer
-rather than beside it; and parts of a bound that are shown."""
+LIMITS = {
+    "most_rows": 400,  # of a table on a page; the CSV files have all
+    "most_alike": 20,  # warnings that differ only in numbers and names
+    "long_text": 48,  # characters of cells that may wrap
+    "long_description": 280,  # characters of descriptions that are folded
+    "wide_figure": 700,  # CSS pixels of figures below the answer rather than beside it
+    "most_children": 24,  # parts of a bound that are shown
+}
 ROOT = re.compile(r'<svg [^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', re.DOTALL)
 UNUSED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\s*\n\s*", re.DOTALL)
 """Comments, metadata, styles (which the page defines) and white space between lines."""

@@ -77,7 +77,7 @@ def test_the_answer_of_the_goal_is_trained_on_all_rows(folder, cli, written):
 
 def test_decisions_of_the_exported_file_are_those_of_predict(cli, written):
     runtime = pytest.importorskip("onnxruntime")
-    table = written()
+    written()
     assert cli("run", "fair.yaml", "-q", "-j", 1).code == 0
     model = ratecli.fit("fair.yaml", at={"limit": 0.5}, algorithm="unconstrained")
     session = runtime.InferenceSession("results/fair/model/model.onnx")
@@ -88,7 +88,6 @@ def test_decisions_of_the_exported_file_are_those_of_predict(cli, written):
     }
     decisions = session.run(["decision"], feeds)[0].ravel()
     assert (decisions == model.predict(X)).all()
-    assert table.shape[1] == 9
 
 
 @pytest.mark.parametrize(
