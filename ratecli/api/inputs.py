@@ -233,7 +233,7 @@ def note_zero_weights(weight: Array) -> Iterator[Callable[[Diagnostic], Diagnost
     note = f"; {zero:,} of {len(weight):,} rows have weight 0 and do not count" * bool(zero)
 
     def noted(fault: Diagnostic) -> Diagnostic:
-        about_rows = fault.code == "E206" or fault.code[1] in "34" or fault.code[:2] == "W4"
+        about_rows = fault.code.startswith(("E206", "E3", "E4", "W3", "W4"))
         return replace(fault, message=fault.message + note) if about_rows else fault
 
     try:

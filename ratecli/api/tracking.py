@@ -90,7 +90,7 @@ def _log(ledger: Ledger, folder: Path) -> str:
     client.set_tag(parent, "mlflow.note.content", "\n\n".join(answer_lines(ledger)))
     client.set_terminated(parent)
     where = f"experiment '{experiment}', {mlflow.get_tracking_uri()}"
-    return f"{new} of {len(ended)} trials logged now: {where}"
+    return f"mlflow   {new} of {len(ended)} trials logged now: {where}"
 
 
 def _log_trial(client: Any, run: str, ledger: Ledger, trial: PlannedTrial) -> None:

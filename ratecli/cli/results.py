@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -140,22 +139,14 @@ def _reference_path(prepared: PreparedExperiment, reference: Path) -> Path:
 def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github: bool) -> None:
     from ratecli.render import diagnostics_to_github  # noqa: PLC0415
     from ratecli.report.check import findings as fd  # noqa: PLC0415
-    from ratecli.report.sheet import to_text  # noqa: PLC0415
 
-    failed = [each for each in outcome.alike if not each[0].verdict.good]
-    shown = [each for each in failed if github or not each[0].verdict.compared]
-    faults = [prepared.document.placed(fd.diagnostic(each)) for each in shown]
-    notes = list(map(prepared.document.placed, outcome.notes))
+    placed = prepared.document.placed
+    faults = list(map(placed, fd.failures(outcome, compared=github)))
+    notes = list(map(placed, outcome.notes if github else fd.notes_after(outcome)))
     if github:
         echo(diagnostics_to_github([*faults, *notes]), nl=bool(faults or notes))
     for fault in [] if github else faults:  # in this order
         print_diagnostics([fault])
-    if outcome.holds or any(each.verdict.compared for each in outcome.findings):
-        echo("\n".join([fd.check_summary(outcome), *fd.notes_above(outcome)]))
-    if github:
-        return
-    sheet, below = fd.findings_sheet(outcome), fd.notes_below(outcome)
-    if sheet.rows:
-        echo("\n".join([to_text(sheet), *below]))
-    # what to do about a failed check is said above the notes
-    print_diagnostics([replace(each, help=None) for each in notes] if failed else notes)
+    text = fd.check_text(outcome, table=not github)
+    echo(text, nl=bool(text))
+    print_diagnostics([] if github else notes)

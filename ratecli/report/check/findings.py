@@ -319,10 +319,32 @@ def _also(alike: Alike) -> str:
     return ", ".join([name for name in names if name not in {first.variant, first.split}] + more)
 
 
-def diagnostic(alike: Alike) -> Diagnostic:
-    """Return the diagnostic of the first finding, with the number of others."""
-    found, more = alike[0].diagnostic, len(alike) - 1
-    return replace(found, message=f"{found.message} ({more} more like it)") if more else found
+def failures(check: CheckReport, *, compared: bool) -> list[Diagnostic]:
+    """Return what failed, those that are alike as the first one with the number of others.
+
+    Values that differ are included if `compared`; otherwise only what could not be compared.
+    """
+    found = list[Diagnostic]()
+    for first, *more in check.alike:
+        if not first.verdict.good and (compared or not first.verdict.compared):
+            text = f" ({len(more)} more like it)" if more else ""
+            found.append(replace(first.diagnostic, message=first.diagnostic.message + text))
+    return found
+
+
+def check_text(check: CheckReport, *, table: bool) -> str:
+    """Return the summary with notes, and the table of changes; "" if nothing was compared."""
+    if not (check.holds or any(each.verdict.compared for each in check.findings)):
+        return ""
+    lines, sheet = [check_summary(check), *notes_above(check)], findings_sheet(check)
+    if table and sheet.rows:
+        lines += [st.to_text(sheet), *notes_below(check)]
+    return "\n".join(lines)
+
+
+def notes_after(check: CheckReport) -> list[Diagnostic]:
+    """Return notes on settings; a failed check says before them what to do."""
+    return list(check.notes) if check.holds else [replace(each, help=None) for each in check.notes]
 
 
 def notes_above(check: CheckReport) -> list[str]:
