@@ -16,7 +16,7 @@ from ratecli.report.check.findings import (
     Finding,
     Verdict,
     check_summary,
-    diagnostic,
+    failures,
     findings_sheet,
     notes_above,
     notes_below,
@@ -388,9 +388,8 @@ def test_what_is_not_compared_for_one_reason_is_one_diagnostic():
         for who, limit in places
     ]
     check = CheckReport(Path("x.yaml"), "x", None, gone, models=[ANSWER], baselines={"free"})
-    (alike,) = check.alike
-    told = "'error' of fit (limit = 0.8): it is not pinned (2 more like it)"
-    assert diagnostic(alike).message == told
+    (found,) = failures(check, compared=False)
+    assert found.message == "'error' of fit (limit = 0.8): it is not pinned (2 more like it)"
 
 
 def test_violations_on_test_sets_come_first():
