@@ -248,7 +248,7 @@ def _write_model(
             exports.append(f"{fs.MODEL_FOLDER}{suffix}")
         except (FaultError, ImportError) as error:
             reason = error.faults[0].message if isinstance(error, FaultError) else str(error)
-            exports.append(f"no {form}: {reason}")
+            exports.append(f"no {form}: {reason.removeprefix(f'--format {form} ')}")
     card = model_card(model, stage)
     for name in ("card.md", "card.html"):
         fs.atomic_write(stage / name, card.text(f"{name}.j2"))

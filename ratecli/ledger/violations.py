@@ -99,7 +99,8 @@ class ViolationSample:
         apart = found - mean
         unit = apart / np.maximum(np.linalg.norm(apart, axis=0), SMALLEST_WIDTH)
         joint, own = _draws(len(found), len(limits))
-        drawn = np.sqrt(1 - 1 / self.seeds) * (joint @ unit) + np.sqrt(1 / self.seeds) * own
+        common = (1 - 1 / self.seeds) * (unit**2).sum(axis=0)  # 0 if all seeds have one value
+        drawn = np.sqrt(1 - 1 / self.seeds) * (joint @ unit) + np.sqrt(1 - common) * own
         return float((drawn <= limits).all(axis=1).mean())
 
     @property

@@ -54,6 +54,15 @@ def test_both_sides_of_a_gap_can_be_violated():
     assert found.share == pytest.approx(1 - 2 * norm.sf(limit / 0.02), abs=0.02)
 
 
+@pytest.mark.parametrize("seeds", [1, 5])
+def test_equal_models_on_one_test_set_are_as_certain_as_one(seeds):
+    pieces = [(-0.02, 0.03), (-0.5, 0.03)]
+    found = ViolationSample(
+        MeasuredViolation(-0.02, pieces, None, k, (0, 0.3)) for k in range(seeds)
+    )
+    assert found.share == pytest.approx(norm.cdf(0.02 / 0.03), abs=0.03)
+
+
 @pytest.mark.parametrize(
     ("violations", "errors", "share"),
     [
