@@ -68,7 +68,7 @@ def test_table_agrees_with_its_source_and_can_be_encoded(read, name: str):
     assert X.shape == (len(table), len(encoder.names))
     assert np.isfinite(X.data if hasattr(X, "tocsr") else X).all()
     widths = {"adult": 107, "a9a": 123, "compas": 15, "bank": 39, "communities": 124, "law": 20}
-    widths |= {"campaign": 38}
+    widths |= {"campaign": 38, "german": 59}
     assert X.shape[1] == widths.get(name, 9 if name == "gpa" else 2**14)
     assert hasattr(X, "tocsr") == (name in {"adult", "a9a", "wiki_standin", "madlibs"})
     assert table.counts == (name in {"wiki_standin", "madlibs"})
@@ -93,6 +93,12 @@ FACTS = [
     ("law", "lsat >= 0 or lsat != lsat", 23086, 21886),
     ("law", "race == 'black'", 1368, 1062),
     ("law", "race == 'white'", 19285, None),
+    ("german", "age > 0", 1000, 700),
+    ("german", "sex == 'female'", 310, 201),
+    ("german", "age <= 25", 190, 110),
+    ("german", "foreign_worker == 'no'", 37, 33),
+    ("german", "checking_account == 'none'", 394, 348),
+    ("german", "purpose == 'others'", 12, 7),
     ("gpa", "GPA >= 0", 43303, 20263),
     ("gpa", "sex == 'Male' and M == 1 and F == 0", 22335, None),
     ("gpa", "sex == 'Female' and M == 0 and F == 1", 20968, None),

@@ -375,3 +375,49 @@ def prepare_law(raw: Raw) -> Table:
         columns.as_float_array(known["pass_bar"].eq("1")),
         features=(*LAW_NUMBERS, *LAW_CATEGORIES),
     )
+
+
+GERMAN_COLUMNS = tuple(
+    "checking_account months credit_history purpose amount savings employed_since "
+    "installment_percent personal_status other_debtors residence_years property age "
+    "other_installments housing credits job dependents telephone foreign_worker credit".split()
+)
+GERMAN_VALUES: dict[str, tuple[str, ...]] = {
+    "A11": ("below 0", "0 to 199", "200 or more", "none"),
+    "A30": ("none or paid back", "paid back here", "paid so far", "delays", "critical"),
+    "A40": (
+        *("new car", "used car", "furniture", "radio or television", "appliances", "repairs"),
+        *("education", "vacation", "retraining", "business", "others"),
+    ),
+    "A61": ("below 100", "100 to 499", "500 to 999", "1000 or more", "none or unknown"),
+    "A71": ("unemployed", "below 1", "1 to 3", "4 to 6", "7 or more"),
+    "A91": (
+        *("male divorced", "female divorced or married", "male single", "male married"),
+        "female single",
+    ),
+    "A101": ("none", "co-applicant", "guarantor"),
+    "A121": ("real estate", "savings or insurance", "car or other", "none or unknown"),
+    "A141": ("bank", "stores", "none"),
+    "A151": ("rent", "own", "free"),
+    "A171": ("unskilled non-resident", "unskilled resident", "skilled", "management"),
+    "A191": ("no", "yes"),
+    "A201": ("yes", "no"),
+}
+"""Words for consecutive codes of a column, by the first of them."""
+GERMAN_NO_FEATURES = ("personal_status", "credit")
+
+
+def prepare_german(raw: Raw) -> Table:
+    """Return UCI's German credit data, with words for its codes and the sex as a column."""
+    words = {
+        f"{first[:-1]}{int(first[-1]) + k}": value
+        for first, values in GERMAN_VALUES.items()
+        for k, value in enumerate(values)
+    }
+    read = pd.read_csv(raw.paths["german.data"], sep=" ", header=None, names=GERMAN_COLUMNS)
+    frame = read.replace(words)
+    good = read["credit"] == 1
+    sex = frame["personal_status"].str.partition(" ")[0]
+    frame = frame.assign(sex=sex, credit=np.where(good, "good", "bad"))
+    features = tuple(str(name) for name in frame.columns if name not in GERMAN_NO_FEATURES)
+    return raw.table(frame, columns.as_float_array(good), features=features)
