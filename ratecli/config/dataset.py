@@ -26,7 +26,7 @@ MAX_COMPONENTS = 20_000
 MAX_LEVELS = 30
 """Maximum number of levels; templates such as `mean(precision, by=level)` have the same limit."""
 DATASET_PARTS = SPLITS[:3]
-SHARED_KEYS = ("split", "levels", "scores")
+SHARED_KEYS = ("drop", "split", "levels", "scores")
 SOURCE_KEYS = ("source", "preparation", "rows", "seed", "vectors", *SHARED_KEYS)
 EXCLUSIVE_SPLIT_KEYS = {
     "folds": ("official", "by", "order", "train", "test"),

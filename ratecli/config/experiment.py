@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -17,7 +17,13 @@ from ratecli.config import base, trials
 from ratecli.config.dataset import DatasetSpec, GroupCondition, OptionalResample
 from ratecli.config.document import Document
 from ratecli.config.report import Expectation, ReportSpec
-from ratecli.config.sweep import DATASET_AXIS, Sweep, has_values, sweep_points
+from ratecli.config.sweep import (
+    CONSTRAINT_AXIS,
+    DATASET_AXIS,
+    Sweep,
+    has_values,
+    sweep_points,
+)
 from ratecli.errors import Diagnostic, FaultError, Loc, unknown_name
 from ratecli.files import REPORT_FILE
 from ratecli.rates.metrics import BUILTIN_NAMES
@@ -160,7 +166,9 @@ class Goals(base.Spec):
     objective: base.RuleText = "error"
     """What to minimize: rates and arithmetic."""
     constraints: dict[base.NameText, base.RuleText] = Field(default_factory=dict)
-    """Named rules: comparisons by <= or >=, also chained."""
+    """Named rules: comparisons by <= or >=, also chained. All of them must hold, unless `sweep:
+    {constraint: [...]}` selects them one by one.
+    """
     metrics: dict[base.NameText, base.RuleText] = Field(default_factory=lambda: {"error": "error"})
     """Named expressions to measure on every split."""
 
@@ -201,6 +209,7 @@ class Problem(Goals):
     def conflicts(self) -> Iterator[Diagnostic]:
         yield from _check_names(self)
         yield from _check_labels(self)
+        yield from _check_axis(self, CONSTRAINT_AXIS, "constraint", self.constraints)
         yield from _check_levels(self)
         yield from _check_safety_tests(self)
 
@@ -331,17 +340,27 @@ def _check_labels(problem: Problem) -> Iterator[Diagnostic]:
         yield unknown_name("E104", "algorithm", deployed, labels, "deployed", "algorithm")
 
 
+def _check_axis(
+    problem: Problem, axis: str, kind: str, known: Collection[str]
+) -> Iterator[Diagnostic]:
+    """Yield an E104 for each value of a swept name that is no name of its kind.
+
+    Also for one that only an algorithm sweeps.
+    """
+    for loc, sweep in problem.sweeps():
+        for inside, value in sweep.value_locs(axis):
+            if value not in known:
+                yield unknown_name("E104", kind, str(value), known, *loc, *inside)
+        if axis in sweep.axes and axis not in problem.sweep.axes:
+            message = f"'{axis}' is swept for one algorithm only"
+            hint = f"sweep it for all: an algorithm's own sweep may then select some {kind}s"
+            yield Diagnostic("E104", message, hint, loc=(*loc, axis), key=True)
+
+
 def _check_datasets(experiment: Experiment) -> Iterator[Diagnostic]:
     """Yield errors of swept data sets, and of keys that cannot be combined with other parts."""
     datasets, swept = experiment.datasets, DATASET_AXIS in experiment.sweep.axes
-    for loc, sweep in experiment.sweeps():
-        for inside, value in sweep.value_locs(DATASET_AXIS):
-            if value not in datasets:
-                yield unknown_name("E104", "data set", value, datasets, *loc, *inside)
-        if DATASET_AXIS in sweep.axes and not swept:
-            message = f"'{DATASET_AXIS}' is swept for one algorithm only"
-            hint = "sweep it for all: an algorithm's own sweep may then select some data sets"
-            yield Diagnostic("E104", message, hint, loc=(*loc, DATASET_AXIS), key=True)
+    yield from _check_axis(experiment, DATASET_AXIS, "data set", datasets)
     (first, *_), levels = datasets, {name: entry.levels for name, entry in datasets.items()}
     for name in datasets if not swept else ():
         if levels[name] != levels[first]:

@@ -34,6 +34,8 @@ MAX_POINTS = 10_000
 SWEEP_KEYWORDS = ("zip", "include", "exclude")
 DATASET_AXIS = "dataset"
 """The swept name whose values are names of data sets; each is then a separate problem."""
+CONSTRAINT_AXIS = "constraint"
+"""The swept name whose values are names of constraints; each then applies alone."""
 AXIS_HINT = "write a list, linspace(first, last, count) or logspace(first, last, count)"
 
 
@@ -247,6 +249,12 @@ def has_one_of_values(
     return all(
         any(has_values(point, {name: each}) for each in values) for name, values in some.items()
     )
+
+
+def applied_constraints(names: Iterable[str], point: Mapping[str, Any]) -> list[str]:
+    """Return the constraints that apply at a sweep point: the one that it names, otherwise all."""
+    one = point.get(CONSTRAINT_AXIS)
+    return [name for name in names if one in {None, name}]
 
 
 def value_identity(value: SweepValue) -> tuple[bool, SweepValue]:

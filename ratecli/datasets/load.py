@@ -140,7 +140,25 @@ def load_entry_table(
         files=files.sums,
         logged=source.logged.get(settled["preparation"]),
     )
-    return add_scores(_run_preparation(source, settled["preparation"], raw), entry, files.scores)
+    table = _run_preparation(source, settled["preparation"], raw)
+    return add_scores(_without_dropped(table, entry), entry, files.scores)
+
+
+def _without_dropped(table: Table, entry: DatasetSpec) -> Table:
+    """Return the table of a source without the features that the entry drops.
+
+    Raises E205 if it has no such column, and E411 if its features are no columns or none is left.
+    """
+    if not entry.drop:
+        return table
+    _check_names(entry, list(table.frame.columns))
+    left = tuple(name for name in table.features if name not in entry.drop)
+    if not left:
+        message = "no column is left as a feature"
+        if table.matrix is not None:
+            message = "no column can be dropped: the features are ready-made"
+        raise FaultError(Diagnostic("E411", message, loc=("drop",), key=True))
+    return replace(table, features=left)
 
 
 @errors_at("source")
@@ -218,6 +236,8 @@ def find_files(entry: DatasetSpec, base: Path, deployed: str | None = None) -> E
         sums = source_checksums(source)
         digest = registry.source_digest(source, settled, sums)
         sums += tuple((path.name, sha256_of(path)) for path in options.values())
+        if entry.drop:
+            digest = registry.json_sha256({"table": digest, "drop": sorted({*entry.drop})})
     scores = _user_files(entry.score_files, base, "scores")
     if entry.scores:
         files = [*_sha256_of_each(scores).items()]

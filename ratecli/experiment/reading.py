@@ -22,7 +22,13 @@ from typing import TypeVar
 from ratecli.config.dataset import DatasetSpec
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, Goals, Problem
-from ratecli.config.sweep import DATASET_AXIS, SweepPoint, sweep_points
+from ratecli.config.sweep import (
+    CONSTRAINT_AXIS,
+    DATASET_AXIS,
+    SweepPoint,
+    applied_constraints,
+    sweep_points,
+)
 from ratecli.config.trials import FILTER, AlgorithmSpec
 from ratecli.datasets.registry import label_range, logged_columns, true_returns
 from ratecli.datasets.table import SliceColumns
@@ -174,7 +180,12 @@ class ProblemReader:
         sweep = self.problem.sweep
         kept = [v for k, v in self.document.data.items() if k not in NO_USE_OF_NAMES]
         labels = [*chain.from_iterable(sweep.zip), *chain.from_iterable(sweep.include)]
-        words = {DATASET_AXIS, *labels, *re.findall(r"\w+", str(kept).replace("\\n", " "))}
+        words = {
+            DATASET_AXIS,
+            CONSTRAINT_AXIS,
+            *labels,
+            *re.findall(r"\w+", str(kept).replace("\\n", " ")),
+        }
         for name in [each for each in sweep.axes if each not in words]:
             message = f"'{name}' is swept, but no rule, metric or option uses it"
             hint = "each of its values repeats all trials: leave it out, or correct the name"
@@ -344,7 +355,7 @@ class ProblemReader:
         options |= {name: point[name] for name in varied}
         with errors_under(*self.problem.entry_loc(entry.label)):
             try:
-                rules = self.problem.constraints
+                rules = applied_constraints(self.problem.constraints, point)
                 settings = make_settings(entry.name, options, tune, rules) if tune else ()
                 options |= {TUNE: tune} if tune else {}
                 return settings or (Setting({}, make_solver(entry.name, options, rules)),)
@@ -426,8 +437,8 @@ class ProblemReader:
     def _constraints(self, at: EntryAtPoint, pool: DatasetNames, *, needed: bool) -> list[Goal]:
         """Return the constraints that are defined at a sweep point."""
         goals = []
-        for name, written in self.problem.constraints.items():
-            loc = ("constraints", name)
+        for name in applied_constraints(self.problem.constraints, at.point):
+            loc, written = ("constraints", name), self.problem.constraints[name]
             with self._resolving(loc, pool, needed=needed):
                 rule, text = _parsed_rule(written), _one_line(written)
                 parts = rs.constraint_differences(rule, at.scope)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import reduce
 from typing import Any
 
-from ratecli.config.sweep import has_values, value_identity
+from ratecli.config.sweep import applied_constraints, has_values, value_identity
 from ratecli.experiment.entries import solver_class
 from ratecli.ledger import records as rc
 from ratecli.ledger.records import OBJECTIVE, VIOLATION_PREFIX, is_no_better
@@ -320,8 +320,8 @@ def _constraints_at(ledger: Ledger, task: Task) -> list[str]:
     missing = {name for name, value in task.items() if value is None}
     return [
         name
-        for name, text in ledger.constraints.items()
-        if not missing & goal_names(constraints=[text])
+        for name in applied_constraints(ledger.constraints, task)
+        if not missing & goal_names(constraints=[ledger.constraints[name]])
     ]
 
 

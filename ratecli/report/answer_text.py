@@ -68,7 +68,7 @@ def best_row(ledger: Ledger, answer: Answer, split: str) -> list[tuple[str, Any]
     tone = {TestVerdict.CONFIRMED: "good", TestVerdict.VIOLATED: "bad"}.get(best.verdict, "")
     level = f"{best.level:.3g}{' (test)' * bool(best.is_tested)}" if best.is_expected else "no"
     what, mean, _ = worst_constraint(ledger, answer)
-    if len(ledger.constraints) > 1:
+    if len(best.violations) > 1:
         mean = replace(mean, text=f"{what} {mean.text}", key=None)
     return [
         *row,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ratecli.config.sweep import CONSTRAINT_AXIS
 from ratecli.errors import FaultError
 from ratecli.files import LEDGER_FILE, REPORT_FILE, atomic_write
 from ratecli.ledger.records import END_WARNINGS_KEY
@@ -158,6 +159,7 @@ def _experiment_row(name: st.SheetCell, ledger: Ledger, error: st.SheetCell | No
         cells["objective"] = replace(cells[shown], text=f"{shown} {cells[shown].text}")
     elif ledger.results:
         cells["model"] = answer_text.answer_lines(ledger)[0]
+    rules = () if CONSTRAINT_AXIS in ledger.sweep else ledger.constraints
     ended = st.status_cell(Counter(map(ledger.status, ledger.plan)))
     for verdict, count, tone in ex.count_verdicts(ex.compare_expectations(ledger)):
         if tone == "bad":
@@ -165,7 +167,7 @@ def _experiment_row(name: st.SheetCell, ledger: Ledger, error: st.SheetCell | No
             ended = replace(ended, text=text, tone=tone)
     return [
         ("experiment", name),
-        ("goal", ", ".join(filter(None, [*ledger.constraints, st.format_point(task or {})]))),
+        ("goal", ", ".join(filter(None, [*rules, st.format_point(task or {})]))),
         ("best model", error or cells.get("model")),
         *((title, cells.get(title)) for title in ("objective", "cost", "expected")),
         ("verdict", cells.get("verdict")),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ratecli.config.sweep import CONSTRAINT_AXIS, applied_constraints
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, OBJECTIVE, VIOLATION_PREFIX, is_violated
 from ratecli.ledger.view import Ledger
 from ratecli.report import sheet as st
@@ -56,7 +57,8 @@ def constraint_sheet(ledger: Ledger, *, by_point: bool = False) -> st.Sheet:
 
     `by_point` also has rows for each sweep point, with mean violations.
     """
-    names = [name for name in st.identity_columns(ledger) if by_point or name not in ledger.sweep]
+    hidden = {CONSTRAINT_AXIS} if by_point else {*ledger.sweep}  # rows name the constraint
+    names = [name for name in st.identity_columns(ledger) if name not in hidden]
     groups = st.sort_groups(seed_groups(ledger.algorithms), names)
     alike = group_by(groups, lambda group: repr(st.identity_cells(group, names)))
     cell = _violation_cell if by_point else st.satisfied_cell
@@ -73,8 +75,9 @@ def constraint_sheet(ledger: Ledger, *, by_point: bool = False) -> st.Sheet:
                 ),
             ),
         ]
-        for own in alike.values()
+        for every in alike.values()
         for name in ledger.constraints
+        if (own := [each for each in every if name in applied_constraints([name], each.point)])
     ]
     if by_point:
         return st.make_sheet(

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from entries import generate_loans, load_entry_table
+from entries import generate_loans, load_entry_table, table_digest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.sources import loans
+from ratecli.errors import FaultError
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +184,24 @@ def test_egregious_rows_are_errors_of_the_rule_in_use_only():
     saved = (loans.repayment_probability(whole.frame) > 0.5) == whole.label
     assert len(table) == np.sum(wrong & saved)
     assert len(table) == pytest.approx(20_000 / 7, rel=0.05)
+
+
+def test_dropped_columns_of_a_source_stay_in_the_table():
+    entry = {"source": "loans", "rows": 50}
+    table, less = (load_entry_table(entry | more, Path()) for more in ({}, {"drop": ["sex"]}))
+    assert less.features == tuple(name for name in table.features if name != "sex")
+    pd.testing.assert_frame_equal(less.frame, table.frame)
+    assert less.digest == table_digest(entry | {"drop": ["sex"]}, Path()) != table.digest
+
+
+@pytest.mark.parametrize(
+    ("entry", "code", "message"),
+    [
+        ({"source": "loans", "drop": ["gender"]}, "E205", "'gender' under 'drop' is not a column"),
+        ({"source": "clicks", "rows": 600, "drop": ["set"]}, "E411", "the features are ready-made"),
+    ],
+)
+def test_columns_of_a_source_that_cannot_be_dropped(entry, code: str, message: str):
+    with pytest.raises(FaultError, match=message) as caught:
+        load_entry_table(entry, Path())
+    assert caught.value.faults[0].code == code
