@@ -343,10 +343,12 @@ class ProblemReader:
         """Return the solver with its options at a sweep point: several settings if it is tuned.
 
         An option whose value is a swept name takes the point's value. An option that the
-        algorithm's own sweep names and the entry does not set takes it, too. `aim` is the
-        probability with which the safety test should be passed.
+        algorithm's own sweep names and the entry does not set takes it, too. If options are swept,
+        others may have no effect: they may have one at another point. `aim` is the probability with
+        which the safety test should be passed.
         """
         options = {key: value_at_point(value, point) for key, value in entry.options.items()}
+        swept = options != entry.options
         tune = value_at_point(entry.tune or {}, point)
         if aim is not None and solver_class(entry.name).needs_safety_test:
             options = ({} if "inflation" in tune else {"inflation": {"pass": aim}}) | options
@@ -358,7 +360,9 @@ class ProblemReader:
                 rules = applied_constraints(self.problem.constraints, point)
                 settings = make_settings(entry.name, options, tune, rules) if tune else ()
                 options |= {TUNE: tune} if tune else {}
-                return settings or (Setting({}, make_solver(entry.name, options, rules)),)
+                return settings or (
+                    Setting({}, make_solver(entry.name, options, rules, idle=swept)),
+                )
             except FaultError as error:
                 raise FaultError(
                     fault.under("sweep") if varied.intersection(fault.loc[:1]) else fault

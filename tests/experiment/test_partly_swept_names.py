@@ -122,3 +122,12 @@ def test_explain_shows_the_first_definition(folder):
     lines = explain(check_available(write(folder, FILE)))
     assert "  over = positive_rate[sex = M] - 1.25 * positive_rate[sex = F]" in lines
     assert any(line.strip().startswith("at target=1.25") for line in lines)
+
+
+def test_options_may_have_no_effect_at_some_sweep_points(folder):
+    swept = FILE.replace("- unconstrained", "- unconstrained: {model: model, loss: logistic}")
+    swept += "sweep: {model: [linear, LogisticRegression]}\n"
+    assert len(planned(folder, swept)) == 2 * (1 + 2 + 2)
+    fixed = "unconstrained: {model: LogisticRegression, loss: logistic}\n"
+    fault, shown = refused(folder, "unconstrained\n", fixed)
+    assert (fault.code, shown) == ("E104", "loss")
