@@ -94,6 +94,7 @@ LEDGER_FILE = "trials.sqlite"
 RESOLVED_FILE = "resolved.yaml"
 """In a results folder: the experiment with all defaults filled in."""
 
+COMPARISON_FOLDER = "comparison"
 REPORT_FILE = "report.html"
 """In a results folder: the report; beside results folders: the page over several experiments."""
 

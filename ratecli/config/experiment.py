@@ -25,7 +25,7 @@ from ratecli.config.sweep import (
     sweep_points,
 )
 from ratecli.errors import Diagnostic, FaultError, Loc, unknown_name
-from ratecli.files import REPORT_FILE
+from ratecli.files import COMPARISON_FOLDER, REPORT_FILE
 from ratecli.rates.metrics import BUILTIN_NAMES
 from ratecli.rates.table import DEPLOYED
 
@@ -44,6 +44,7 @@ RESULT_COLUMNS = dict.fromkeys(
 RESERVED_RESULT_FILES = {
     "reference": "the folder of pinned numbers",
     REPORT_FILE: "the page over several experiments",
+    COMPARISON_FOLDER: "the folder of a comparison of methods",
 }
 """Other contents of the results folder; no experiment may have one of these names."""
 

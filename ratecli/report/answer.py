@@ -214,14 +214,9 @@ def answer_of(ledger: Ledger, task: Task | None, algorithm: str | None = None) -
 def _answers(ledger: Ledger, algorithm: str | None) -> list[Answer]:
     split, tasks = answer_split(ledger), planned_tasks(ledger)
     means = (
-        (each, each.estimate(split, OBJECTIVE).mean) for each in gr.seed_groups(ledger.algorithms)
+        (each, each.estimate(split, OBJECTIVE).mean) for each in gr.main_groups(ledger.algorithms)
     )
-    mains = {(each.label, gr.main_variant(ledger, each)) for each in ledger.algorithms.plan}
-    groups = [
-        each
-        for each, mean in means
-        if mean is not None and not math.isnan(mean) and (each.label, each.variant) in mains
-    ]
+    groups = [each for each, mean in means if mean is not None and not math.isnan(mean)]
     own = [
         [
             Setting.of(ledger, each, split, _constraints_at(ledger, task))

@@ -284,6 +284,12 @@ def main_variant(ledger: Ledger, trial: rc.PlannedTrial) -> str:
     return result.values[0].variant if result and result.values else ""
 
 
+def main_groups(ledger: Ledger) -> list[SeedGroup]:
+    """Return the groups of the main variant of each algorithm."""
+    mains = {(each.label, main_variant(ledger, each)) for each in ledger.plan}
+    return [each for each in seed_groups(ledger) if (each.label, each.variant) in mains]
+
+
 def same_points(groups: Iterable[SeedGroup]) -> list[list[SeedGroup]]:
     """Return the groups at each sweep point together, which differ in their variants."""
     return list(group_by(groups, lambda group: repr(group.point)).values())

@@ -6,7 +6,7 @@ import base64
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from ratecli.config.sweep import CONSTRAINT_AXIS
 from ratecli.errors import FaultError
-from ratecli.files import LEDGER_FILE, REPORT_FILE, atomic_write
+from ratecli.files import COMPARISON_FOLDER, LEDGER_FILE, REPORT_FILE, atomic_write
 from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report import answer_text, sheets
@@ -22,8 +22,11 @@ from ratecli.report import sheet as st
 from ratecli.report.answer import answer_of, answer_split, answers, goal_of
 from ratecli.report.certificates import MAX_TREES, certificate_sheet, certificates_to_show
 from ratecli.report.check import expectations as ex
+from ratecli.report.comparison import Comparison, methods_note
 from ratecli.report.groups import group_by
 from ratecli.report.plots.canvas import PlotImage, requested_plots
+from ratecli.report.plots.methods import draw_methods
+from ratecli.report.tables import csv_text
 from ratecli.report.templates import note, render_template, to_yaml
 from ratecli.runner.end_warnings import end_warnings
 from ratecli.solvers.registry import all_algorithms
@@ -110,6 +113,7 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
         E505 if `place` cannot be written.
     """
     rows: list[st.SheetRow] = []
+    ledgers, links = dict[str, Ledger](), dict[str, str]()
     plots: list[tuple[st.SheetCell, Ledger, str]] = []
     statuses: Counter[str] = Counter()
     findings: list[ex.ExpectedFinding] = []
@@ -119,6 +123,7 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
         relative = os.path.relpath(report.resolve(), place.parent.resolve())
         link = quote(Path(relative).as_posix()) if report.is_file() else ""
         name = st.SheetCell(str(ledger.experiment.get("name") or folder.name), link=link)
+        ledgers[name.text], links[name.text] = ledger, link
         rows.append(_experiment_row(name, ledger, error))
         statuses.update(map(ledger.status, ledger.plan))
         findings += ex.compare_expectations(ledger)
@@ -126,8 +131,15 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
             drawing = folder / "figures" / f"{plot.name}.svg"
             if drawing.is_file():
                 plots.append((name, ledger, base64.b64encode(drawing.read_bytes()).decode()))
+    methods = Comparison.of(ledgers, links)
+    drawn = draw_methods(methods)
+    for file, content in _comparison_files(methods, drawn):
+        atomic_write(place.parent / COMPARISON_FOLDER / file, content, parents=True)
     text = render_template(
         "joined.html.j2",
+        methods=methods,
+        methods_note=methods_note(),
+        drawn=drawn,
         experiments=st.make_sheet("Experiments", rows, note("experiments")),
         plots=plots,
         outcome=st.count_by_status(statuses),
@@ -135,6 +147,22 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
     )
     atomic_write(place, text, parents=True)
     return place
+
+
+def _comparison_files(
+    methods: Comparison, drawn: Sequence[PlotImage]
+) -> Iterator[tuple[str, str | bytes]]:
+    """Yield the files of a comparison; none without methods."""
+    if not methods.points:
+        return
+    sheets = [methods.best_sheet()]
+    for setting in methods.points:
+        sheets += [methods.sheet(setting), methods.task_sheet(setting)]
+    yield "methods.md", "\n".join([f"{methods_note()}\n", *map(st.to_markdown, sheets)])
+    yield "methods.csv", csv_text(methods.rows)
+    for picture in drawn:
+        yield f"{picture.name}.svg", picture.svg
+        yield f"{picture.name}.png", picture.png
 
 
 def _read_results(folder: Path) -> tuple[Ledger, st.SheetCell | None]:

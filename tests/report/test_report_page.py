@@ -16,6 +16,7 @@ from synthetic_ledger import planned, texts
 from ratecli.ledger.view import Ledger
 from ratecli.report import html
 from ratecli.report.answer_text import best_sheet
+from ratecli.report.comparison import Comparison
 from ratecli.report.plots import draw_plots
 from ratecli.report.sheet import Sheet, SheetCell
 from ratecli.report.templates import render_template
@@ -189,7 +190,10 @@ def test_a_part_of_a_run_says_so_first(example):
 )
 def test_cells_have_sort_keys_and_classes(cell, attributes):
     sheet = Sheet("x", ("x",), ((cell,), (SheetCell("1", 1.0),)))
-    page = render_template("joined.html.j2", experiments=sheet, plots=[], outcome=[], verdicts=[])
+    none = {"plots": [], "drawn": [], "outcome": [], "verdicts": []}
+    page = render_template(
+        "joined.html.j2", experiments=sheet, methods=Comparison.of({}, {}), **none
+    )
     assert f"<tr><td{attributes}>{cell.text}</td>" in page
 
 

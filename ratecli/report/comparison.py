@@ -1,0 +1,256 @@
+"""Methods compared over experiments that apply their constraints one by one.
+
+A task is a point of an experiment's own sweep, a setting a point that several experiments may have:
+a rule, a model, what is known. A method is an algorithm by its label.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import studentized_range
+
+from ratecli.config.sweep import CONSTRAINT_AXIS
+from ratecli.ledger.records import FAILED_STATUSES, OBJECTIVE, UNSOLVED_STATUSES
+from ratecli.ledger.view import Ledger
+from ratecli.report import groups as gr
+from ratecli.report import sheet as st
+from ratecli.report.templates import note
+
+HELD_SHARE = 0.8
+"""A method holds the rule of a task if this share of its models satisfies it on test rows.
+
+A training that holds it with probability 0.9 does so in 8 or more of 10 splits in 93 % of cases.
+"""
+SIGNIFICANCE = 0.05
+"""Significance level of the critical difference of mean ranks."""
+PLACES = ("first", "second", "third")
+KEYS = ["experiment", "setting", "method"]
+
+
+@dataclass(frozen=True)
+class MethodSummary:
+    """A method over the tasks of a setting.
+
+    Attributes
+    ----------
+    tasks, holds
+        The number of tasks with trials of the method, and in how many it holds the rule.
+    held, excess
+        Means over tasks: the share of models that hold the rule, and the objective above the best.
+    times
+        The median over tasks of a trial's seconds as a multiple of those of `unconstrained`.
+    rank
+        The mean rank; NaN if the method has no trials in some task.
+    no_model, failed
+        Shares of trials.
+    """
+
+    method: str
+    tasks: int
+    holds: int
+    held: gr.IntervalEstimate
+    excess: gr.IntervalEstimate
+    times: float
+    rank: float
+    no_model: float
+    failed: float
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame, tasks: int) -> MethodSummary:
+        """Return the summary of a method's rows in a setting of this number of tasks."""
+        held, excess = (gr.estimate_mean(rows[name].dropna()) for name in ("held", "excess"))
+        if held.interval is not None:  # shares are from 0 to 1
+            low, high = held.interval
+            held = replace(held, low=max(low, 0.0), high=min(high, 1.0), half=None)
+        return cls(
+            method=str(rows["method"].iloc[0]),
+            tasks=len(rows),
+            holds=int(rows["holds"].sum()),
+            held=held,
+            excess=excess,
+            times=float(rows["times"].median()),
+            rank=float(rows["rank"].mean()) if len(rows) == tasks else math.nan,
+            no_model=float(rows["no_model"].sum() / rows["trials"].sum()),
+            failed=float(rows["failed"].sum() / rows["trials"].sum()),
+        )
+
+    @property
+    def order(self) -> tuple[bool, float, float]:
+        """A sort key: methods that hold in `HELD_SHARE` of the tasks by `excess`, then others.
+
+        These are sorted by the share of tasks, then by that of models.
+        """
+        share = self.holds / self.tasks
+        if share < HELD_SHARE:
+            return True, -share, -(self.held.mean or 0.0)
+        return False, 0.0, self.excess.mean or 0.0
+
+    def row(self) -> dict[str, Any]:
+        """Return the cells of the method's row in the table of a setting."""
+        known = not math.isnan(self.rank)
+        return {
+            "method": self.method,
+            "holds": st.share_cell(self.holds, self.tasks, st.share_tone(self.holds, self.tasks)),
+            "models that hold": st.estimate_cell(self.held),
+            "error above best": _signed_cell(self.excess),
+            "time": st.SheetCell(f"{self.times:.1f}", self.times),
+            "rank": st.SheetCell(f"{self.rank:.1f}", self.rank) if known else "",
+            "no model": st.SheetCell(f"{self.no_model:.0%}", self.no_model),
+            "failed": st.SheetCell(f"{self.failed:.0%}", self.failed),
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods on the tasks of some experiments.
+
+    Attributes
+    ----------
+    rows
+        A row for each method and task, with the columns `KEYS` and those of `_counted` and
+        `_placed`.
+    points
+        The swept values of each setting, by its text.
+    links
+        The address of each experiment's report.
+    """
+
+    rows: pd.DataFrame
+    points: Mapping[str, Mapping[str, Any]]
+    links: Mapping[str, str]
+
+    @classmethod
+    def of(cls, ledgers: Mapping[str, Ledger], links: Mapping[str, str]) -> Comparison:
+        """Return the comparison of experiments that sweep their constraints, by name."""
+        points: dict[str, Mapping[str, Any]] = {}
+        rows = []
+        for name, ledger in ledgers.items():
+            swept = ledger.experiment.get("sweep") or {}
+            for group in gr.main_groups(ledger.algorithms) if CONSTRAINT_AXIS in swept else ():
+                point = {x: group.point[x] for x in ledger.sweep if x in swept and x in group.point}
+                setting = st.format_point(point)
+                points[setting] = point
+                rows.append(dict(zip(KEYS, (name, setting, group.label), strict=True)))
+                rows[-1] |= _counted(group)
+        return cls(_placed(pd.DataFrame(rows)) if rows else pd.DataFrame(), points, links)
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """The methods, in the order of the files."""
+        return list(dict.fromkeys(self.rows["method"]))
+
+    def setting(self, setting: str) -> list[MethodSummary]:
+        """Return the methods of a setting, the best first."""
+        own = self.rows[self.rows["setting"] == setting]
+        tasks = own["experiment"].nunique()
+        found = [MethodSummary.of(part, tasks) for _, part in own.groupby("method", sort=False)]
+        return sorted(found, key=lambda each: each.order)
+
+    def sheet(self, setting: str) -> st.Sheet:
+        """Return the table of a setting, with a row for each method."""
+        methods = self.setting(setting)
+        tasks = max(each.tasks for each in methods)
+        ranked = sum(not math.isnan(each.rank) for each in methods)
+        difference = f"{critical_difference(ranked, tasks):.1f}" if ranked > 1 else ""
+        text = note("setting", tasks=tasks, ranked=ranked, difference=difference)
+        return st.make_sheet(setting, [each.row() for each in methods], text)
+
+    def best_sheet(self) -> st.Sheet:
+        """Return the three best methods of each setting."""
+        rows = []
+        for setting, point in self.points.items():
+            cells = {**point, **dict.fromkeys(PLACES, "")}
+            for place, row in zip(PLACES, self.setting(setting), strict=False):
+                above = _signed_cell(row.excess).text.split(" ")[0]
+                kept = f"{row.holds}/{row.tasks}"
+                cells[place] = f"{row.method} ({', '.join(filter(None, [kept, above]))})"
+            rows.append(cells)
+        return st.make_sheet("Best methods", rows, note("best_methods"))
+
+    def task_sheet(self, setting: str) -> st.Sheet:
+        """Return the mean objective of each method in each task of a setting, and how often its
+        models hold, with a link to the experiment's report.
+        """
+        own = self.rows[self.rows["setting"] == setting].set_index(KEYS[::2], drop=False)
+        rows: list[st.SheetRow] = []
+        for method in (each.method for each in self.setting(setting)):
+            cells: dict[str, Any] = {"method": method}
+            for name in dict.fromkeys(own.index.get_level_values(0)):
+                known = (name, method) in own.index
+                cells[name] = self._task_cell(own.loc[(name, method)]) if known else ""
+            rows.append(cells)
+        return st.make_sheet(f"{setting}: each task", rows, note("tasks"))
+
+    def _task_cell(self, row: pd.Series) -> st.SheetCell:
+        text = f"{row['satisfied']:.0f}/{row['models']:.0f}" if row["models"] else "no model"
+        if not math.isnan(row["error"]):
+            text = f"{st.format_number(row['error'])} ({text})"
+        tone = "good" if row["holds"] and row["excess"] <= 0 else "" if row["holds"] else "part"
+        return st.SheetCell(text, None, tone, link=self.links.get(row["experiment"], ""))
+
+
+def methods_note() -> str:
+    """Return the explanation of the columns of `Comparison.sheet`."""
+    return note("methods", least=f"{HELD_SHARE:.0%}")
+
+
+def _signed_cell(found: gr.IntervalEstimate) -> st.SheetCell:
+    cell = st.estimate_cell(found)
+    return replace(cell, text=f"+{cell.text}") if (found.mean or 0.0) > 0 else cell
+
+
+def _counted(group: gr.SeedGroup) -> dict[str, Any]:
+    """Return counts of trials, the mean objective on test rows, and mean seconds of a trial."""
+    satisfied, measured = gr.count_satisfied([group], "test")
+    results = group.results
+
+    def count(statuses: Iterable[str]) -> int:
+        return sum(group.statuses.get(each, 0) for each in statuses)
+
+    return {
+        "algorithm": group.trials[0].algorithm,
+        "trials": group.ended,
+        "models": group.solved,
+        "satisfied": satisfied,
+        "held": satisfied / measured if measured else math.nan,
+        "no_model": count(UNSOLVED_STATUSES),
+        "failed": count(FAILED_STATUSES),
+        "error": group.estimate("test", OBJECTIVE).mean,
+        "seconds": np.mean([each.seconds for each in results]) if results else math.nan,
+    }
+
+
+def _placed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add to each method's row what compares it with the others of the task.
+
+    `holds`: whether it holds the rule in the task, with a model in at least half of the trials.
+    `excess`: its objective above the lowest one of these. `times`: its seconds as a multiple of
+    those of `unconstrained`. `rank`: from 1; methods that hold by objective, then others by share.
+    """
+    holds = (rows["held"] >= HELD_SHARE) & (2 * rows["models"] >= rows["trials"])
+    best = rows["error"].where(holds)
+    plain = rows["seconds"].where(rows["algorithm"] == "unconstrained")
+    rows = rows.assign(holds=holds, key=np.where(holds, rows["error"], 2 - rows["held"].fillna(0)))
+    task = rows.groupby(KEYS[:2])
+    return rows.assign(
+        excess=rows["error"] - best.groupby([rows[key] for key in KEYS[:2]]).transform("min"),
+        times=rows["seconds"] / plain.groupby([rows[key] for key in KEYS[:2]]).transform("min"),
+        rank=task["key"].rank(),
+    ).drop(columns="key")
+
+
+def critical_difference(methods: int, tasks: int) -> float:
+    """Return by how much mean ranks over tasks must differ to be significant.
+
+    Nemenyi's test: Demšar (2006), Statistical Comparisons of Classifiers over Multiple Data Sets,
+    section 3.2.2.
+    """
+    quantile = studentized_range.ppf(1 - SIGNIFICANCE, methods, math.inf) / math.sqrt(2)
+    return float(quantile * math.sqrt(methods * (methods + 1) / (6 * tasks)))
