@@ -31,6 +31,8 @@ A training that holds it with probability 0.9 does so in 8 or more of 10 splits 
 SIGNIFICANCE = 0.05
 """Significance level of the critical difference of mean ranks."""
 PLACES = ("first", "second", "third")
+SAME_TASKS = ("datasets", "groups", "objective", "constraints", "seeds")
+"""Keys of an experiment that define its tasks."""
 KEYS = ["experiment", "setting", "method"]
 
 
@@ -128,17 +130,22 @@ class Comparison:
 
     @classmethod
     def of(cls, ledgers: Mapping[str, Ledger], links: Mapping[str, str]) -> Comparison:
-        """Return the comparison of experiments that sweep their constraints, by name."""
+        """Return the comparison of experiments that sweep their constraints, by name.
+
+        Experiments with the same `SAME_TASKS` count as one, by the name of the first.
+        """
         points: dict[str, Mapping[str, Any]] = {}
+        names: dict[str, str] = {}
         rows = []
         for name, ledger in ledgers.items():
             swept = ledger.experiment.get("sweep") or {}
+            first = names.setdefault(repr([ledger.experiment.get(x) for x in SAME_TASKS]), name)
             for group in gr.main_groups(ledger.algorithms) if CONSTRAINT_AXIS in swept else ():
                 point = {x: group.point[x] for x in ledger.sweep if x in swept and x in group.point}
                 setting = st.format_point(point)
                 points[setting] = point
-                rows.append(dict(zip(KEYS, (name, setting, group.label), strict=True)))
-                rows[-1] |= _counted(group)
+                rows.append(dict(zip(KEYS, (first, setting, group.label), strict=True)))
+                rows[-1] |= {"file": name, **_counted(group)}
         return cls(_placed(pd.DataFrame(rows)) if rows else pd.DataFrame(), points, links)
 
     @cached_property
@@ -193,7 +200,7 @@ class Comparison:
         if not math.isnan(row["error"]):
             text = f"{st.format_number(row['error'])} ({text})"
         tone = "good" if row["holds"] and row["excess"] <= 0 else "" if row["holds"] else "part"
-        return st.SheetCell(text, None, tone, link=self.links.get(row["experiment"], ""))
+        return st.SheetCell(text, None, tone, link=self.links.get(row["file"], ""))
 
 
 def methods_note() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -25,7 +26,7 @@ METHODS = {  # violations of each seed, error, seconds; None without a model
 }
 
 
-def ledger(name: str, more: float = 0.0, without: str = "") -> Ledger:
+def ledger(name: str, more: float = 0.0, without: str = "", source: str = "") -> Ledger:
     """Return five methods with errors raised by `more`, of which one is left out."""
     point, plan, results = {"constraint": "parity", "model": "logistic"}, [], {}
     for label, (violations, error, seconds) in METHODS.items():
@@ -40,6 +41,7 @@ def ledger(name: str, more: float = 0.0, without: str = "") -> Ledger:
                 found = synthetic_ledger.measured(trial, place, seconds=seconds)
             results[trial.key] = found
     file = {
+        "datasets": {"table": {"source": source or name}},
         "name": name,
         "constraints": {"parity": "gap <= 0"},
         "sweep": {"constraint": ["parity"], "model": ["logistic"]},
@@ -76,6 +78,18 @@ def test_methods_that_hold_are_ranked_by_error_then_others_by_their_share(ledger
     assert math.isnan(methods["tight"].rank)  # it does not take part in b
     assert methods["careful"].rank == 1.5
     assert methods["careful"].holds == methods["careful"].tasks == 2
+
+
+def test_files_with_the_same_tasks_count_as_one_experiment():
+    files = {"a": ledger("a", without="tight"), "more": ledger("more", source="a")}
+    files["more"] = replace(
+        files["more"], plan=[each for each in files["more"].plan if each.label == "tight"]
+    )
+    together, alone = (Comparison.of(each, {}).rows for each in (files, {"a": ledger("a")}))
+    of = {"experiment", "method", "rank", "excess", "times"}
+    known = [rows[[*of]].sort_values("method", ignore_index=True) for rows in (together, alone)]
+    pd.testing.assert_frame_equal(*known)
+    assert set(together["file"]) == {"a", "more"}
 
 
 @pytest.mark.parametrize(("methods", "tasks", "difference"), [(4, 14, 1.25), (5, 30, 1.11)])
