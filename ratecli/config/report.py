@@ -45,7 +45,7 @@ class TableSpec(base.Spec):
     split: SplitName = "test"
     """The rows that are measured."""
     file: base.SlugText | None = None
-    """The file's name, without an ending."""
+    """The name of its files in `tables/` without an ending: Markdown and LaTeX."""
 
 
 KIND: Any = Field(description="The kind of plot; `ratecli ls plots` lists them.")
@@ -55,7 +55,7 @@ class BasePlot(base.Spec):
     """Options of all plots."""
 
     file: base.SlugText | None = None
-    """The file's name, without an ending."""
+    """The name of its files in `figures/` without an ending. A plot with a name is also a PDF."""
     title: base.StrictText | None = None
     """The plot's title."""
     algorithms: LabelNames | None = None

@@ -7,21 +7,25 @@ test (`is_expected`)? What was measured (`violations`)? Are the test sets large 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import reduce
 from typing import Any
 
+from ratecli.config.base import SOLUTION_RATE
 from ratecli.config.sweep import applied_constraints, has_values, value_identity
 from ratecli.experiment.entries import solver_class
+from ratecli.experiment.filters import LEAST_SHARE_METRIC
 from ratecli.ledger import records as rc
 from ratecli.ledger.records import OBJECTIVE, VIOLATION_PREFIX, is_no_better
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.rates.functions import Interval
-from ratecli.rates.metrics import Direction, goal_names, limit_direction
-from ratecli.rates.parser import parse_constraint
+from ratecli.rates.metrics import Direction, direction, goal_names, limit_direction
+from ratecli.rates.parser import parse_constraint, parse_expression
+from ratecli.rates.table import BALANCE_METRICS
 from ratecli.report import groups as gr
 from ratecli.report import sheet as st
 from ratecli.report.certificates import confidence_of_tests, is_tested
@@ -32,6 +36,12 @@ BEST_SPLITS = ("test", "validation", "train")
 """The first of these splits that was measured is used to find the best model."""
 MIN_EXPECTED_SHARE = 0.5
 """With a smaller estimated share of trials whose constraints hold, `holds` is not relied on."""
+CHOICES: Mapping[Any, Callable[..., float]] = {Direction.LOW: min, Direction.HIGH: max}
+"""How the best value of a metric is chosen, by its direction."""
+FILTER_METRICS_TO_MINIMIZE = tuple(
+    f"{rc.FILTER_STAGE_PREFIX}{name}" for name in (*BALANCE_METRICS, OBJECTIVE)
+)
+"""Metrics of the filter before training that should be low; `LEAST_SHARE_METRIC` should be high."""
 Task = Mapping[str, Any]
 """The values of the names that define a task."""
 
@@ -251,20 +261,62 @@ def _limit_directions(ledger: Ledger) -> dict[str, Direction]:
     Only names that have numbers, and that the objective does not use, are included.
     """
     rules = [parse_constraint(text) for text in ledger.constraints.values()]
-    numbers = dict[str, Interval]()
-    for name in set(_task_names(ledger)) - goal_names(str(ledger.experiment.get(OBJECTIVE, ""))):
-        values = (trial.point.get(name) for trial in ledger.algorithms.plan)
-        known = [each for each in values if isinstance(each, int | float)]
-        if known:
-            numbers[name] = min(known), max(known)
+    names = set(_task_names(ledger)) - goal_names(str(ledger.experiment.get(OBJECTIVE, "")))
+    numbers = _swept_numbers(ledger.algorithms)
     return {
         name: reduce(
             Direction.and_,
             (limit_direction(each, name, numbers) for each in rules),
             Direction.FIXED,
         )
-        for name in numbers
+        for name in names & numbers.keys()
     }
+
+
+def metric_directions(ledger: Ledger) -> dict[str, Direction]:
+    """Return the direction in which each metric improves."""
+    numbers, metrics = _swept_numbers(ledger), ledger.experiment.get("metrics") or {}
+    found = {name: direction(parse_expression(text), numbers) for name, text in metrics.items()}
+    low = dict.fromkeys((OBJECTIVE, *FILTER_METRICS_TO_MINIMIZE), Direction.LOW)
+    return found | low | dict.fromkeys((SOLUTION_RATE, LEAST_SHARE_METRIC), Direction.HIGH)
+
+
+def _swept_numbers(ledger: Ledger) -> dict[str, Interval]:
+    """Return the smallest and the largest number of each swept name that has numbers."""
+    values = {
+        name: [each for each in ledger.swept(name) if isinstance(each, int | float)]
+        for name in ledger.sweep
+    }
+    return {name: (min(found), max(found)) for name, found in values.items() if found}
+
+
+def best_means(
+    ledger: Ledger, groups: Sequence[gr.SeedGroup], split: str, metrics: Iterable[str]
+) -> set[tuple[int, str]]:
+    """Return (position of a group, metric) where its mean is the best of a task, or equal to it.
+
+    Groups are compared if every trial returned a model and no mean violation is above 0. A metric
+    without a known direction and a task with a single group have no best.
+    """
+    better, found = metric_directions(ledger), set[tuple[int, str]]()
+    directed = {each: CHOICES[better[each]] for each in metrics if better.get(each) in CHOICES}
+    for task, seed in itertools.product(planned_tasks(ledger), {each.seed for each in groups}):
+        own = [k for k, each in enumerate(groups) if each.seed == seed and _is_at(each.point, task)]
+        limits = [VIOLATION_PREFIX + name for name in _constraints_at(ledger, task)]
+        kept = [k for k in own if _satisfies(groups[k], split, limits)] if len(own) > 1 else []
+        for metric, choose in directed.items():
+            means = {k: groups[k].estimate(split, metric).mean for k in kept}
+            known = {k: mean for k, mean in means.items() if mean is not None}
+            best = choose(known.values(), default=math.nan)
+            found |= {(k, metric) for k, mean in known.items() if mean == best}
+    return found
+
+
+def _satisfies(group: gr.SeedGroup, split: str, violations: Iterable[str]) -> bool:
+    """Whether every trial returned a model, and the mean violations are at most 0."""
+    means = [group.estimate(split, each).mean for each in violations]
+    violated = any(mean is None or rc.is_violated(mean) for mean in means)
+    return group.solved == group.ended and not violated
 
 
 def _stricter_limits(directions: Mapping[str, Direction], task: Task, other: Task) -> Task:

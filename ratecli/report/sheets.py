@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ratecli.config.sweep import CONSTRAINT_AXIS, applied_constraints
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, OBJECTIVE, VIOLATION_PREFIX, is_violated
 from ratecli.ledger.view import Ledger
 from ratecli.report import sheet as st
-from ratecli.report.answer import answer_split, answers
+from ratecli.report.answer import answer_split, answers, best_means
 from ratecli.report.groups import SeedGroup, SplitMetric, count_satisfied, group_by, seed_groups
 from ratecli.report.templates import note
 
@@ -213,15 +214,18 @@ def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> st
             metrics[metric] = split, metric
     repeated = {} if table.get("columns") else _repeated_columns(groups, metrics)
     metrics = {name: place for name, place in metrics.items() if name not in repeated}
+    groups = st.sort_groups(groups, names)
+    best = best_means(ledger, groups, split, metrics)
     rows = []
-    for group in st.sort_groups(groups, names):
+    for k, group in enumerate(groups):
         trials = group.measured(metrics.values())
+        means = {name: group.estimate(*place) for name, place in metrics.items()}
         rows.append(
             [
                 *st.identity_cells(group, names),
                 *(
-                    (name, st.estimate_cell(group.estimate(*place), trials))
-                    for name, place in metrics.items()
+                    (name, replace(st.estimate_cell(each, trials), best=(k, name) in best))
+                    for name, each in means.items()
                 ),
                 ("n", trials),
                 ("status", st.status_cell(group.statuses, group.constants)),

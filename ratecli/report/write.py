@@ -28,7 +28,7 @@ from ratecli.report.check.expectations import expectation_sheet
 from ratecli.report.groups import group_by, trial_datasets, trial_values
 from ratecli.report.html import render_report
 from ratecli.report.plots import draw_answer_curves, draw_plots
-from ratecli.report.sheet import format_scalar, to_markdown
+from ratecli.report.sheet import format_scalar, to_latex, to_markdown
 from ratecli.report.sheets import constraint_sheet, group_rate_sheet, requested_sheets, tuning_sheet
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 from ratecli.report.templates import note
@@ -132,13 +132,16 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
     ):
         if table.get("file"):
             notes = "\n\n".join([*ledger.stand_ins, note("cells")])
-            text = terminal_safe(f"{to_markdown(sheet)}\n{notes}\n")
-            yield f"tables/{fs.unique_file_name(table['file'])}.md", text
+            name = f"tables/{fs.unique_file_name(table['file'])}"
+            yield f"{name}.md", terminal_safe(f"{to_markdown(sheet)}\n{notes}\n")
+            yield f"{name}.tex", terminal_safe(to_latex(sheet, ledger.stand_ins))
     drawn = draw_plots(ledger)
     curves = draw_answer_curves(ledger, drawn)
     for picture in [*drawn, *curves]:
         yield f"figures/{picture.name}.svg", picture.svg
         yield f"figures/{picture.name}.png", picture.png
+        if picture.pdf:
+            yield f"figures/{picture.name}.pdf", picture.pdf
     yield fs.REPORT_FILE, render_report(ledger, drawn, curves)
 
 

@@ -1,4 +1,6 @@
 import math
+import shutil
+import subprocess
 from dataclasses import replace
 
 import pandas as pd
@@ -16,7 +18,7 @@ from ratecli.report.answer_text import (
     incomplete_notes,
 )
 from ratecli.report.groups import group_names
-from ratecli.report.sheet import Sheet, SheetCell, format_number, to_markdown
+from ratecli.report.sheet import Sheet, SheetCell, format_number, to_latex, to_markdown
 from ratecli.report.sheets import constraint_sheet, requested_sheets
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 from ratecli.report.write import summary_markdown
@@ -179,6 +181,49 @@ def test_markdown_is_aligned_and_cannot_be_broken_out_of():
     ]
 
 
+def test_latex_has_columns_of_numbers_that_siunitx_parses():
+    rows = (
+        (
+            SheetCell("[a] 5%"),
+            SheetCell("-0.5 ± 0.01 (n=3)", -0.5, best=True),
+            SheetCell("1 of 2", 0.5),
+        ),
+        (SheetCell("*"), SheetCell("12.25 ± 0.01", 12.25), SheetCell("✓ 2 of 2", 1)),
+        (SheetCell("b^2_~"), SheetCell("0.1 ± 1.2e-05", 0.1, best=True), SheetCell("", 1)),
+    )
+    sheet = Sheet("T\nU", ("a|b", "x", "y"), rows, "Of T.")
+    errors = "S[table-format=-2.2(1), table-space-text-post={~(n=3)}]"
+    counts = "S[table-format=1.0, table-space-text-post={~of 2}]"
+    assert to_latex(sheet, ["Not real."]).splitlines() == [
+        "% T U",
+        r"% Needs \usepackage{booktabs, siunitx} (v3)",
+        "% Of T.",
+        "% Not real.",
+        r"\begingroup\sisetup{mode=text, reset-text-series=false, uncertainty-mode=separate}",
+        rf"\begin{{tabular}}{{l{errors}{counts}}}",
+        r"\toprule",
+        r"a\textbar{}b & {x} & {y} \\",
+        r"\midrule",
+        r"{[}a] 5\% & \bfseries -0.5 \pm 0.01 {~(n=3)} & 1 {~of 2} \\",
+        r"{*} & 12.25 \pm 0.01 & {$\surd$ 2 of 2} \\",
+        r"b\textasciicircum{}2\_\textasciitilde{} & {\bfseries 0.1 $\pm$ 1.2e-05} & {} \\",
+        r"\bottomrule",
+        r"\end{tabular}\endgroup",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="LaTeX is not installed")
+def test_latex_compiles(example, tmp_path):
+    every = SheetCell("".join(map(chr, range(32, 127))) + "±✓✗")
+    sheets = [*requested_sheets(example), constraint_sheet(example), Sheet("", ("a",), ((every,),))]
+    start = r"\documentclass{article}\usepackage{booktabs, siunitx}\begin{document}"
+    text = "\n\n".join([start, *map(to_latex, sheets), r"\end{document}"])
+    (tmp_path / "a.tex").write_text(text, encoding="utf-8")
+    command = ["pdflatex", "-halt-on-error", "-interaction=batchmode", "a.tex"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+
+
 def ledger_of(
     answers, constraints=("parity",), split="test", rule="abs(fpr - kappa) <= tpr", **experiment
 ) -> Ledger:
@@ -198,6 +243,30 @@ def ledger_of(
                 results[trial.key] = measured(trial, {}, "no_solution_found")
     asked = {"constraints": dict.fromkeys(constraints, rule), **experiment}
     return Ledger(plan, results, {"experiment": asked})
+
+
+A, B, C = ("a", (("kappa", 1),)), ("b", (("kappa", 1),)), ("a", (("kappa", 2),))
+GOOD, WORSE, VIOLATED = [(0.1, -0.2)] * 2, [(0.2, -0.1)] * 2, [(0.0, 0.1)] * 2
+BEST_ROWS = {
+    "low": ("error", {A: GOOD, B: WORSE, C: WORSE}, [A]),
+    "high": ("tpr", {A: GOOD, B: WORSE}, [B]),
+    "unknown": ("positive_rate", {A: GOOD, B: WORSE}, []),
+    "equal": ("error", {A: GOOD, B: GOOD}, [A, B]),
+    "for each value of the limit": ("error", {A: GOOD, C: WORSE, ("b", C[1]): GOOD}, [("b", C[1])]),
+    "with a satisfied constraint": ("error", {A: VIOLATED, B: WORSE}, [B]),
+    "with a model in every trial": ("error", {A: [GOOD[0], ()], B: WORSE}, [B]),
+    "without a limit": ("error", {("a", ()): GOOD, B: WORSE, C: WORSE}, [("a", ())]),
+}
+
+
+@pytest.mark.parametrize(("metric", "answers", "expected"), BEST_ROWS.values(), ids=BEST_ROWS)
+def test_the_best_means_of_a_table(metric, answers, expected):
+    table = {"rows": ["algorithm", "kappa"], "columns": ["error", "violation.parity"]}
+    ledger = with_tables(ledger_of(answers, metrics={"error": metric}), table)
+    (sheet,) = requested_sheets(ledger)
+    found = [tuple(each.text for each in row[:2]) for row in sheet.rows if row[2].best]
+    assert found == [(label, "".join(str(v) for _, v in point)) for label, point in expected]
+    assert not any(row[3].best for row in sheet.rows)
 
 
 def best(ledger):

@@ -7,21 +7,33 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 
 import pytest
-from synthetic_ledger import METRICS, certificate, leaf, store
+from synthetic_ledger import METRICS, PLOT, certificate, leaf, ledger_of_known_rates, store
 
+from ratecli.config.report import GuaranteePlot
 from ratecli.errors import FaultError
 from ratecli.ledger.locks import REPORT_LOCK_FILE
 from ratecli.ledger.records import PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
+from ratecli.report.plots.canvas import PlotRequest, draw_image
+from ratecli.report.plots.lines import draw_guarantee
 from ratecli.report.write import MAX_FOLDER_NAME, trial_folders, write_models, write_report
 
 FIGURE = "figures/tradeoff-ratio-error"
 FILES = (
-    *("metrics.csv", "trials.csv", "summary.csv", "answers.json", "summary.md", "tables/errors.md"),
+    *(
+        "metrics.csv",
+        "trials.csv",
+        "summary.csv",
+        "answers.json",
+        "summary.md",
+        "tables/errors.md",
+        "tables/errors.tex",
+    ),
     *(f"{FIGURE}.svg", f"{FIGURE}.png", f"{FIGURE}-2.svg", f"{FIGURE}-2.png"),
     "report.html",
 )
@@ -86,6 +98,18 @@ def test_another_process_writes_the_same_bytes(reported, tmp_path):
     shutil.copy(reported / "trials.sqlite", tmp_path)
     subprocess.run([sys.executable, "-W", "error", "-c", KILLED, tmp_path, "99"], check=True)
     assert contents(tmp_path) == contents(reported)
+
+
+@pytest.mark.usefixtures("images")
+def test_a_plot_with_a_file_is_a_pdf_in_the_width_of_a_column():
+    ledger = ledger_of_known_rates()
+    plot = PlotRequest(GuaranteePlot.model_construct(**PLOT, file="x"), "x")
+    first, again = (draw_image(draw_guarantee, ledger, plot).pdf for _ in range(2))
+    assert first == again
+    assert b"/MediaBox [ 0 0 234 " in first  # 3.25 inches
+    assert b"/FontFile2" in first, "fonts are embedded as TrueType"
+    unnamed = replace(plot, options=GuaranteePlot.model_construct(**PLOT))
+    assert not draw_image(draw_guarantee, ledger, unnamed).pdf
 
 
 def test_texts_of_the_summary(reported):

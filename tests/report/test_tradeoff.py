@@ -368,14 +368,14 @@ def test_a_plot_with_panels_side_by_side_has_them_below_each_other_on_a_phone():
     assert single.narrow == b""
 
 
-@pytest.mark.parametrize("narrow", [False, True])
-def test_long_texts_are_broken(narrow):
+@pytest.mark.parametrize("column", [None, canvas.COLUMN])
+def test_long_texts_are_broken(column):
     """Nothing is wider than the figure."""
     plot = PLOT | {"title": "a title " * 20, "by": "dataset"}
     trials = points_of(*[({"dataset": d}, 0.4) for d in "uvw"], label="an algorithm " * 12)
     (request,) = canvas.requested_plots(ledger_of(trials, plot))
     with matplotlib.style.context(resources.files("ratecli.report") / "page" / "plots.mplstyle"):
-        drawing = draw_tradeoff(ledger_of(trials, plot), replace(request, narrow=narrow))
+        drawing = draw_tradeoff(ledger_of(trials, plot), replace(request, column=column))
         drawing.save("svg")  # which computes the layout
         box = drawing.figure.get_tightbbox()
     assert 0 <= box.x0 < box.x1 <= drawing.figure.get_size_inches()[0]

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ratecli.config.base import SOLUTION_RATE
 from ratecli.config.experiment import Experiment
 from ratecli.errors import Diagnostic, FaultError, Loc
-from ratecli.experiment.filters import LEAST_SHARE_METRIC
 from ratecli.experiment.prepare import PreparedExperiment, list_missing_files
 from ratecli.experiment.report_facts import dataset_metadata
 from ratecli.files import LEDGER_FILE, atomic_write, shell_command
 from ratecli.ledger.provenance import code_versions
-from ratecli.ledger.records import FILTER_STAGE_PREFIX, OBJECTIVE, VIOLATION_PREFIX
+from ratecli.ledger.records import OBJECTIVE, VIOLATION_PREFIX
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import NOT_RUN, Ledger
-from ratecli.rates.metrics import Direction, direction
-from ratecli.rates.parser import parse_expression
 from ratecli.rates.syntax import SPLITS
-from ratecli.rates.table import BALANCE_METRICS
-from ratecli.report.answer import goal_of, ignoring_labels
+from ratecli.report.answer import goal_of, ignoring_labels, metric_directions
 from ratecli.report.answer_text import answer_lines
 from ratecli.report.check import reference as pins
 from ratecli.report.check import settings
@@ -34,10 +29,6 @@ from ratecli.report.sheet import format_point
 
 UNMET_HELP = "the goal is no longer met: undo the change, or find its cause, before you pin again"
 SEEDS_SUGGESTION = "use the pinned seeds in the file, or pin again"
-FILTER_METRICS_TO_MINIMIZE = tuple(
-    f"{FILTER_STAGE_PREFIX}{name}" for name in (*BALANCE_METRICS, OBJECTIVE)
-)
-"""Metrics of the filter before training that should be low; `LEAST_SHARE_METRIC` should be high."""
 
 
 def check_results(
@@ -113,7 +104,7 @@ def _reference_findings(
     if known.name != prepared.experiment.name:
         detail = f"the reference belongs to the experiment '{known.name}'"
         return [Finding(detail=detail, help="use the reference of this file")]
-    better, rows = metric_directions(prepared.experiment), rows_by_split(ledger)
+    better, rows = metric_directions(ledger), rows_by_split(ledger)
     terms = ComparisonTerms(tolerance, better, rows)
     found = compare_points(pins.pin_points(ledger), known.trials, terms)
     return [each if each.help or each.verdict.good else replace(each, help=again) for each in found]
@@ -222,17 +213,6 @@ def seed_notes(was: set[int], now: set[int], found: Iterable[Finding]) -> list[D
     if worst and worst.needed > worst.seeds:
         detail += f"; half a point in {worst.what} takes about {worst.needed} seeds to detect"
     return [Diagnostic("W502", detail, SEEDS_SUGGESTION, loc=("seeds",), key=True)]
-
-
-def metric_directions(experiment: Experiment) -> Mapping[str, Direction]:
-    """Return the direction in which each metric improves."""
-    numbers = experiment.swept_numbers()
-    found = {
-        name: direction(parse_expression(rule), numbers)
-        for name, rule in experiment.metrics.items()
-    }
-    low = dict.fromkeys((OBJECTIVE, *FILTER_METRICS_TO_MINIMIZE), Direction.LOW)
-    return found | low | dict.fromkeys((SOLUTION_RATE, LEAST_SHARE_METRIC), Direction.HIGH)
 
 
 def rows_by_split(ledger: Ledger) -> dict[str, int]:

@@ -56,6 +56,14 @@ LETTER = 0.075
 """Width of a letter of a label in inches, a little more than the average."""
 LEGEND_LINE = 0.2
 """Height of a legend line in inches."""
+COLUMN = 3.25
+"""Width in inches of a column of a paper."""
+DATED_KEYS = {
+    "svg": ("Date", "Creator", "Format", "Type"),
+    "png": ("Software",),
+    "pdf": ("CreationDate", "Creator", "Producer"),
+}
+"""Metadata with dates and versions, by format."""
 NO_NUMBERS = "no trial has these values"
 ONE_SEED = "one seed, no intervals"
 PlotT = TypeVar("PlotT", bound=BasePlot)
@@ -66,13 +74,13 @@ SourceT = TypeVar("SourceT")
 class PlotRequest(Generic[PlotT]):
     """A plot of the experiment file: its options, file name and position in the list of plots.
 
-    In a `narrow` one, for phones, panels are below each other.
+    With `column`, a width in inches, panels are below each other in a column of this width.
     """
 
     options: PlotT
     name: str
     position: int = 0
-    narrow: bool = False
+    column: float | None = None
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -161,13 +169,14 @@ class PlotImage:
 
     `what` explains the plot to readers who are new to this kind; `width` is in CSS pixels. A plot
     with panels side by side also has a `narrow` drawing with the panels below each other, for
-    phones.
+    phones. A plot with a `file:` also has a PDF in the width of a paper's column.
     """
 
     name: str
     caption: str
     svg: bytes
     png: bytes
+    pdf: bytes = b""
     what: str = ""
     width: int = 0
     narrow: bytes = b""
@@ -188,16 +197,17 @@ class Canvas:
         panels: int = 1,
         most: int = 3,
         *,
-        narrow: bool = False,
+        column: float | None = None,
     ) -> None:
-        """Create a figure for a number of panels, at most `most` in a row, or 1 if it is narrow."""
+        """Create a figure for a number of panels, at most `most` in a row, or 1 in a `column`."""
         self.caption, self.what = title or caption, what
         self.panels = panels
-        most = 1 if narrow else most
+        most = 1 if column else most
         self.columns = 2 if (panels, most) == (4, 3) else max(1, min(panels, most))
         self.rows = max(1, -(-panels // self.columns))
         width, height = PANEL_SIZES[self.columns]
-        size = max(width * self.columns, PANEL_SIZES[1][0]), height * self.rows
+        whole = max(width * self.columns, PANEL_SIZES[1][0])
+        size = column or whole, height * self.rows * (column / whole if column else 1)
         self.figure = Figure(figsize=size, layout="constrained")
         if title:
             title = textwrap.fill(title, int(size[0] / LETTER / 1.1))
@@ -238,16 +248,17 @@ class Canvas:
             alignment="left",
         )
 
-    def save(self, form: Literal["svg", "png"]) -> bytes:
+    def save(self, form: Literal["svg", "png", "pdf"]) -> bytes:
         """Return an image without dates and versions: it is reproducible byte by byte.
 
         The first one computes the layout of all.
         """
         file = io.BytesIO()
-        keys = ("Date", "Creator", "Format", "Type") if form == "svg" else ("Software",)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph")  # of names in other scripts
-            self.figure.savefig(file, format=form, dpi=150, metadata=dict.fromkeys(keys))
+            self.figure.savefig(
+                file, format=form, dpi=150, metadata=dict.fromkeys(DATED_KEYS[form])
+            )
         self.figure.set_layout_engine(None)
         found = file.getvalue()
         return terminal_safe(found.decode()).encode() if form == "svg" else found
@@ -262,9 +273,10 @@ def draw_image(
         canvas, narrow = draw(source, plot), b""
         svg, png = canvas.save("svg"), canvas.save("png")
         if canvas.columns > 1:
-            narrow = draw(source, replace(plot, narrow=True)).save("svg")
+            narrow = draw(source, replace(plot, column=PANEL_SIZES[1][0])).save("svg")
+        pdf = draw(source, replace(plot, column=COLUMN)).save("pdf") if plot.options.file else b""
     width = round(96 * canvas.figure.get_size_inches()[0])
-    return PlotImage(plot.name, canvas.caption, svg, png, canvas.what, width, narrow)
+    return PlotImage(plot.name, canvas.caption, svg, png, pdf, canvas.what, width, narrow)
 
 
 def spans_decades(values: Iterable[float]) -> bool:

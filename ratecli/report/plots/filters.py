@@ -134,7 +134,7 @@ def draw_group_shares(ledger: Ledger, plot: cv.PlotRequest[GroupSharesPlot]) -> 
     caption = f"Shares of {groups} before and after ({' and '.join(plot.splits)})"
     what = note("group_shares")
     count, most = len(tables), len(plot.splits)
-    canvas = cv.Canvas(caption, what, plot.options.title, count, most, narrow=plot.narrow)
+    canvas = cv.Canvas(caption, what, plot.options.title, count, most, column=plot.column)
     most = max((len(table) for _, table in tables if table is not None), default=9)
     width, _ = canvas.figure.get_size_inches()
     canvas.figure.set_size_inches(width, canvas.rows * (SHARES_MARGIN + GROUP_HEIGHT * most))
@@ -220,10 +220,10 @@ def draw_posteriors(ledger: Ledger, plot: cv.PlotRequest[PosteriorsPlot]) -> cv.
         plot.options.title,
         len(tables),
         max(1, min(3, int(MAX_WIDTH / width))),
-        narrow=plot.narrow,
+        column=plot.column,
     )
     canvas.figure.set_size_inches(
-        max(canvas.columns * width, cv.PANEL_SIZES[1][0]), canvas.rows * height
+        max(canvas.columns * width, plot.column or cv.PANEL_SIZES[1][0]), canvas.rows * height
     )
     for axes, table in _panels(canvas, tables):
         _draw_cells(axes, table)

@@ -325,7 +325,7 @@ def draw_tradeoff(ledger: Ledger, plot: cv.PlotRequest[TradeoffPlot]) -> cv.Canv
     most = len(splits) if several else 3
     panels = len(selections) * len(splits)
     caption, title = f"{y} against {x} ({rows})", plot.options.title
-    canvas = cv.Canvas(caption, what, title, panels, most, narrow=plot.narrow)
+    canvas = cv.Canvas(caption, what, title, panels, most, column=plot.column)
     found: list[SweepLine] = []
     handles: list[Line2D] = []
     cut = 0
@@ -439,7 +439,7 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> cv.Canvas:
     caption = f"{y}, solution rate and failure rate by {x} (measured on {truth} rows)"
     selections, columns = cv.panel_selections(ledger, plot.options), guarantee_axes(plot)
     panels = 3 * len(selections)
-    canvas = cv.Canvas(caption, what, plot.options.title, panels, narrow=plot.narrow)
+    canvas = cv.Canvas(caption, what, plot.options.title, panels, column=plot.column)
     swept = [float(trial.point[x]) for trial in ledger.plan if x in trial.point]
     cut = 0
     found: tuple[list[SweepLine], list[SweepLine], list[SweepLine]] = [], [], []

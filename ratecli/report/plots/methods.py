@@ -41,7 +41,7 @@ def methods_canvas(
     what = note("methods_plot", least=f"{HELD_SHARE:.0%}")
     canvas = cv.Canvas(
         "Error above the best method, and models that hold the rule", what, plot.options.title,
-        panels=len(settings), most=2, narrow=plot.narrow,
+        panels=len(settings), most=2, column=plot.column,
     )  # fmt: skip
     tables = {setting: comparison.setting(setting) for setting in settings}
     times = [row.times for table in tables.values() for row in table if row.times > 0]
