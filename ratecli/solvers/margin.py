@@ -25,7 +25,7 @@ from ratecli.solvers.problem import Problem
 from ratecli.solvers.refusals import small_group, what_would_help, worst_piece
 from ratecli.solvers.tightening import TighteningSearch, folds_of
 
-GUARD_VERSION = 20
+GUARD_VERSION = 21
 """Version in the key of each guarded trial; increased when its results change."""
 DEFAULT_LEVEL = 0.9
 """Level of constraints that hold on new rows."""

@@ -238,12 +238,15 @@ class TighteningSearch:
         """Solve the problem with its constraints tightened by amounts (J,).
 
         The search may start from the classifier `near`. The solution has no variants if the
-        tightened constraints contradict each other.
+        tightened constraints contradict each other, or if the algorithm cannot take them.
         """
         tightened = replace(_tighten_problem(self.problem, by), near=near)
         if least_by_ranges(tightened.pieces) > MAX_IGNORED_SHORTFALL:
             return Solution({}, "infeasible")
-        solution = self.solver.solution(tightened, self.rng, self.progress)
+        try:
+            solution = self.solver.solution(tightened, self.rng, self.progress)
+        except FaultError as error:  # the constraints as written had a solution
+            return Solution({}, "no_solution_found", error.faults[0].message)
         if solution.judged is None:
             return solution
         rows = replace(solution.judged.rows, constraints=self.problem.constraints)
@@ -258,12 +261,14 @@ class TighteningSearch:
     def judged(self, solution: Solution, by: Array) -> Attempt:
         """Judge the main variant of a solution of constraints tightened by `by`."""
         main, problem = solution.main, self.problem
-        judged = solution.judged if self.rows is problem else None
-        judged = judged or JudgedRows(self.rows, self.rows.decisions(main))
+        chosen = solution.judged or JudgedRows(problem, problem.decisions(main))
+        judged = chosen
+        if self.rows is not problem:
+            judged = JudgedRows(self.rows, self.rows.decisions(main))
         objective = float(np.nan_to_num(problem.value(main), nan=np.inf))
-        plain, upper = PLAIN_JUDGE(*judged), self.judge(*judged)
+        plain, unseen, upper = PLAIN_JUDGE(*chosen), PLAIN_JUDGE(*judged), self.judge(*judged)
         none = np.zeros(len(by))
-        return Attempt(by, plain, plain, none, upper, objective, judged, solution)
+        return Attempt(by, plain, unseen, none, upper, objective, judged, solution)
 
     def checked(self, solution: Solution, by: Array) -> Solution:
         """Return a solution whose status says if it violates a constraint on its training rows.
@@ -291,10 +296,7 @@ class TighteningSearch:
         for fold in self.folds:
             rng = np.random.default_rng(self.problem.seed)
             part = replace(self, solver=self.rough, problem=fold.fitted, rng=rng)
-            try:
-                solution = part.solve(by, fold.near)
-            except FaultError:  # all rows had a solution: these are too few for the algorithm
-                return None
+            solution = part.solve(by, fold.near)
             if solution.status not in USABLE_STATUSES or not solution.variants:
                 return None
             main = solution.main

@@ -11,7 +11,7 @@ from thinned import one_in
 from ratecli.certify.certificate import certify
 from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import SafetyTestSpec
-from ratecli.errors import FaultError
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.linear import Threshold
 from ratecli.solvers.base import JudgedRows, Solution, Solver
 from ratecli.solvers.baselines.options import PostShift, Unconstrained
@@ -401,6 +401,33 @@ def test_missing_validation_rows_are_an_error():
     given = replace(split_problem(0, PARITY), validation=None)
     with pytest.raises(FaultError, match="have to hold on validation rows, but there are none"):
         guarded(given, "validation")
+
+
+class TakesOneLimit(Mixture):
+    """It fails if the limit is not that of the file."""
+
+    def solve(self, given, *others):
+        if given.near is not None:
+            raise FaultError(Diagnostic("E501", "another limit"))
+        return super().solve(given, *others)
+
+
+def test_an_algorithm_that_cannot_take_a_tightened_rule_finds_no_solution():
+    rules = Rules({"p": "positive_rate[g=a] <= 0.9 * positive_rate[g=c]"})
+    found = guarded(split_problem(0, rules), "validation", level=0.9, solver=TakesOneLimit())
+    assert found.status == "no_solution_found"
+
+
+def test_slack_is_that_of_training_rows_where_validation_rows_are_judged():
+    given, judge = split_problem(0, PARITY), NormalJudge()
+    solution = guarded(given)
+    search = TighteningSearch(
+        MIXTURE, given, given.validation, np.random.default_rng(0), lambda _: None, judge
+    )
+    found = search.judged(solution, np.zeros(len(given.pieces)))
+    for rows, values_there in ((given, found.plain), (given.validation, found.unseen)):
+        decided = rows.decisions(solution.main)
+        assert values_there == pytest.approx(rows.piece_values(rows.measured(decided)))
 
 
 def with_a_test(seed: int) -> tuple[Problem, Problem]:
