@@ -12,7 +12,7 @@ from annotated_types import Gt, Le
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.oracles.choice import LINEAR_MODEL, ReducedModelOption
 from ratecli.solvers.problem import Problem
-from ratecli_peers.rules import EQUALIZED_ODDS, GroupsOnly, Kind, KnownRules, one_rule
+from ratecli_peers.rules import EQUALIZED_ODDS, GroupsOnly, Kind, KnownRules, tightened_rule
 from ratecli_peers.thresholds import AfterModel
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class RejectOption(KnownRules, AfterModel):
         from aif360.sklearn import metrics
         from aif360.sklearn.postprocessing import RejectOptionClassifierCV
 
-        rule = one_rule(problem.constraints)
+        rule = tightened_rule(problem)
         chances, label = tables(scored)
         rates = label.groupby(level=GROUP).mean()
         privileged = int(rates.to_numpy().argmax())

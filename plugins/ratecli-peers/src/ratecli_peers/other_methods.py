@@ -17,8 +17,8 @@ from ratecli_peers.rules import (
     EQUALIZED_ODDS,
     Kind,
     KnownRules,
-    group_rules,
-    one_rule,
+    tightened_rule,
+    tightened_rules,
 )
 
 FAIRGBM_OBJECTIVE = "objective=constrained_cross_entropy"
@@ -72,7 +72,7 @@ class FairGBM(KnownRules, OtherPython):
         rows, layout = GroupRows.of(problem, complete=True), problem.layout
         rate, bound = "tpr", 0.999  # which nearly every classifier keeps
         if problem.constraints:
-            rule = one_rule(problem.constraints)
+            rule = tightened_rule(problem)
             rate, bound = rule.rate, rule.bound
         own = {name: getattr(self, name) for name in FAIRGBM_OPTIONS}
         bounds = {f"constraint_{name}_tolerance": bound for name in ("fpr", "fnr")}
@@ -134,7 +134,7 @@ class TFCO(KnownRules, OtherPython):
 
         rows = GroupRows.of(problem, complete=True)
         names = ("steps", "every", "optimizer", "learning_rate", "constraint_learning_rate")
-        rules = [asdict(rule) for rule in group_rules(problem.constraints)]
+        rules = [asdict(rule) for rule in tightened_rules(problem)]
         facts = {name: getattr(self, name) for name in names}
         facts |= {"rules": rules, "seed": seed_of(rng)}
 
@@ -199,7 +199,7 @@ class SeldonianToolkit(KnownRules, OtherPython):
         if not problem.constraints:
             learner = Learner.of(LINEAR_MODEL, problem, rng)
             return plain_solution(fit_weighted(learner, X, rows.label, np.ones(len(X))))
-        rule = one_rule(problem.constraints)
+        rule = tightened_rule(problem)
         one, other = (f"({MEASURES[rule.rate]} | [{name}])" for name in ("g0", "g1"))
         text = f"abs({one} - {other}) - {rule.bound}"
         if rule.kind == "ratio":

@@ -30,7 +30,7 @@ from ratecli_peers.rows import (
     package_errors,
     solution,
 )
-from ratecli_peers.rules import GroupRule, Kind, KnownRules, group_rules
+from ratecli_peers.rules import GroupRule, Kind, KnownRules, group_rules, tightened_rules
 from ratecli_peers.thresholds import AfterModel
 
 METRICS = {
@@ -100,7 +100,7 @@ class OxonFair(KnownRules, AfterModel):
     def chances(self, scored: ScoredGroups, problem: Problem) -> GroupChances:
         chances = scored.chances
         data = np.column_stack([1 - chances, chances])
-        peer = self._fitted(data, scored.rows, group_rules(problem.constraints))
+        peer = self._fitted(data, scored.rows, tightened_rules(problem))
         return [(np.array([cut]), np.ones(1)) for cut in _cuts(scored, peer)]
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
@@ -115,7 +115,7 @@ class OxonFair(KnownRules, AfterModel):
         unlikely = bool((data[:, 2:].max(axis=1) < self.threshold).any())
         least = self.threshold if unlikely else 0.0
         with package_errors("oxonfair"):
-            peer = self._fitted(data, rows, group_rules(problem.constraints), least)
+            peer = self._fitted(data, rows, tightened_rules(problem), least)
             decided = peer.predict({"data": data, "target": rows.label, "groups": rows.group})
         classifier = likely.thresholds(scored.classifier, _cuts(scored, peer), least)
         judged = scored.judged(np.asarray(decided, dtype=float))

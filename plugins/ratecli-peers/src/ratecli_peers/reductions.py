@@ -27,7 +27,7 @@ from ratecli.solvers.problem import Problem, mix_of
 from ratecli_peers.fairlearn_reductions import ExponentiatedGradient, GridSearch
 from ratecli_peers.learner import Learner, constant, fit_weighted
 from ratecli_peers.rows import GroupRows, dense, package_errors, plain_solution, solution
-from ratecli_peers.rules import GroupRule, one_rule
+from ratecli_peers.rules import GroupRule, tightened_rule
 
 
 class AffineRowsMoment(reductions.ClassificationMoment):  # type: ignore[misc]
@@ -143,7 +143,7 @@ def solve_grid_search(
     weight = {"constraint_weight": options.constraint_weight}
     with package_errors("fairlearn"):
         search = reductions.GridSearch(
-            learner, moment_of(one_rule(problem.constraints)), **limits, **weight
+            learner, moment_of(tightened_rule(problem)), **limits, **weight
         )
         search.fit(X, rows.label, sensitive_features=rows.group)
     progress(f"{len(search.predictors_)} classifiers fitted")

@@ -109,13 +109,6 @@ class GroupRows:
             decided[own] = (scores[own, None] > cuts) @ shares
         return decided
 
-    def rates(self, name: str, decisions: Array) -> Array:
-        """Return the rate (G,) `positive_rate`, `tpr` or `fpr` of decisions (m,)."""
-        label = {"tpr": 1, "fpr": 0}.get(name)
-        counted = np.ones(len(decisions), dtype=bool) if label is None else self.label == label
-        groups = range(len(self.cells))
-        return np.array([decisions[counted & (self.group == g)].mean() for g in groups])
-
 
 @dataclass(frozen=True)
 class ScoredGroups:
@@ -168,11 +161,19 @@ class ScoredGroups:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(inner) - np.log1p(-inner))
 
+    def violation(self, decisions: Array) -> float:
+        """Return the violation of the worst constraint by decisions (m,)."""
+        problem = self.scored.problem
+        return problem.worst_violation(problem.measured(self._every(decisions)))
+
     def judged(self, decisions: Array) -> JudgedRows | None:
         """Return the rows with decisions (m,), None if they are training rows of the model."""
+        return self.scored.judged(self._every(decisions))
+
+    def _every(self, decisions: Array) -> Array:
         every = (self.scored.scores > 0).astype(float)
         every[self.rows.rows] = decisions
-        return self.scored.judged(every)
+        return every
 
 
 def refused(why: str) -> FaultError:

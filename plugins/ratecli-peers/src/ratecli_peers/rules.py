@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import MAX_PIECES, Goal, Shape, affine_pieces, count_affine_pieces
+from ratecli.rates.expression import Leaf
 from ratecli.solvers.base import Role
+
+if TYPE_CHECKING:
+    from ratecli.solvers.problem import Problem
 
 Kind = Literal["difference", "ratio", "floor"]
 SAME_DIFFERENCE = {
@@ -27,6 +32,8 @@ PARITIES = {
 }
 """The packages' name of equality of a rate."""
 EQUALIZED_ODDS = "equalized_odds"
+LEAST_RATE = 1e-3
+"""Smaller rates do not count when a ratio is tightened."""
 WORDS: Mapping[Kind, str] = {"difference": "difference", "ratio": "ratio", "floor": "lower limit"}
 
 
@@ -55,12 +62,23 @@ class GroupRule:
         """The packages' name of the rule."""
         return PARITIES.get(self.rate, self.rate)
 
+    def joined(self, other: GroupRule) -> GroupRule:
+        """Return the rule for the groups of another one, too, with the stricter limit."""
+        strictest = min if self.kind == "difference" else max
+        groups = tuple(sorted({*self.groups, *other.groups}))
+        return replace(self, bound=strictest(self.bound, other.bound), groups=groups)
 
-def group_rules(goals: Sequence[Goal]) -> list[GroupRule]:
+
+Largest = Callable[[Iterable[Leaf]], float]
+"""Returns an estimate of the largest of some rates."""
+
+
+def group_rules(goals: Sequence[Goal], largest: Largest | None = None) -> list[GroupRule]:
     """Return the rules that constraints consist of, one for each kind and rate.
 
     A comparison in one direction (`positive_rate[a] >= 0.8 * positive_rate[b]`) counts as the same
-    limit in both: the packages know no other.
+    limit in both: the packages know no other. With `largest`, constraints may be tightened: see
+    `tightened_rules`.
 
     Raises
     ------
@@ -72,19 +90,18 @@ def group_rules(goals: Sequence[Goal]) -> list[GroupRule]:
         if goal.shape is not Shape.AFFINE or count_affine_pieces(goal) > MAX_PIECES:
             raise ValueError(f"'{goal.name}' does not compare a rate of groups")
         for form in affine_pieces(goal):
-            rule = _rule_of(form)
+            rule = _rule_of(form, largest)
             if rule is None:
                 what = "a difference, a ratio or a lower limit of one rate of groups"
                 raise ValueError(f"'{goal.name}' is not {what}")
             known = found.setdefault((rule.kind, rule.rate), rule)
-            if not math.isclose(known.bound, rule.bound, abs_tol=1e-12):
+            if not (largest or math.isclose(known.bound, rule.bound, abs_tol=1e-12)):
                 raise ValueError(f"'{goal.name}' has another limit than another comparison")
-            groups = tuple(sorted({*known.groups, *rule.groups}))
-            found[rule.kind, rule.rate] = replace(known, groups=groups)
+            found[rule.kind, rule.rate] = known.joined(rule)
     return list(found.values())
 
 
-def _rule_of(form: Affine) -> GroupRule | None:
+def _rule_of(form: Affine, largest: Largest | None) -> GroupRule | None:
     """Return the rule that an affine form is at most 0, None if it is none."""
     leaves, factors = [*form.coefficients], [*form.coefficients.values()]
     names = {leaf.rate.name for leaf in leaves}
@@ -97,11 +114,14 @@ def _rule_of(form: Affine) -> GroupRule | None:
     if len(leaves) != 2 or min(factors) > 0 or max(factors) < 0:
         return None
     high, low = max(factors), -min(factors)
-    if math.isclose(high, low) and form.constant <= 0:
+    if math.isclose(high, low) and (form.constant <= 0 or largest):
         name = SAME_DIFFERENCE.get(name, name)
-        return GroupRule("difference", name, -form.constant / high, wheres)
+        return GroupRule("difference", name, max(-form.constant / high, 0.0), wheres)
     if high < low and not form.constant:
         return GroupRule("ratio", name, high / low, wheres)
+    if high < low and largest:
+        added = form.constant / low / max(largest(leaves), LEAST_RATE)
+        return GroupRule("ratio", name, min(max(high / low + added, 0.0), 1.0), wheres)
     return None
 
 
@@ -113,13 +133,42 @@ def one_rule(goals: Sequence[Goal]) -> GroupRule:
     ValueError
         As `group_rules` does, or if there are several rules.
     """
-    rules = group_rules(goals)
+    return _only(group_rules(goals))
+
+
+def _only(rules: Sequence[GroupRule], *, tightened: bool = False) -> GroupRule:
     if len(rules) == 1:
         return rules[0]
-    kinds = {(rule.kind, rule.groups, round(rule.bound, 12)) for rule in rules}
+    kinds = {(rule.kind, rule.groups, tightened or round(rule.bound, 12)) for rule in rules}
     if {rule.rate for rule in rules} == {"tpr", "fpr"} and len(kinds) == 1:
-        return replace(rules[0], rate=EQUALIZED_ODDS)
+        return replace(rules[0].joined(rules[1]), rate=EQUALIZED_ODDS)
     raise ValueError(f"it takes one rule about groups, not {len(rules)} at a time")
+
+
+def tightened_rules(problem: Problem) -> list[GroupRule]:
+    """Return the rules of a problem whose constraints may be tightened by constant amounts.
+
+    Packages have one limit for all groups: the strictest counts, and none beyond 0 or 1. A ratio
+    tightened by s, `a >= k * b + s`, becomes one of `k + s / b`. There, b is the larger of the two
+    rates by the last solution (`Problem.near`), before there is one by random decisions with the
+    share of positive labels.
+    """
+
+    @cache
+    def rates() -> Mapping[Leaf, float]:
+        if problem.near is not None:
+            decisions = problem.decisions(problem.near)
+        else:
+            signs, weights = problem.labels()
+            decisions = 0.0 * signs + weights[signs > 0].sum()
+        return dict(zip(problem.rates.leaves, problem.measured(decisions).tolist(), strict=True))
+
+    return group_rules(problem.constraints, lambda leaves: max(map(rates().__getitem__, leaves)))
+
+
+def tightened_rule(problem: Problem) -> GroupRule:
+    """Return the only rule of a problem, as `one_rule` and `tightened_rules` do."""
+    return _only(tightened_rules(problem), tightened=True)
 
 
 class AboutGroups:

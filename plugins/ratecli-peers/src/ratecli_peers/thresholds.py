@@ -16,9 +16,10 @@ from annotated_types import Ge
 from ratecli.models.base import Array
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.baselines.options import ThresholdSolver
+from ratecli.solvers.hull.master import MAX_EXCESS
 from ratecli.solvers.oracles.choice import model_name
 from ratecli.solvers.problem import Problem
-from ratecli_peers.rules import EQUALIZED_ODDS, GroupRule, Kind, KnownRules, one_rule
+from ratecli_peers.rules import EQUALIZED_ODDS, GroupRule, Kind, KnownRules, tightened_rule
 
 if TYPE_CHECKING:
     from ratecli_peers.rows import GroupChances, GroupRows, ScoredGroups
@@ -80,7 +81,7 @@ class WithinTolerance(KnownRules, AfterModel):
         """Return what the package chooses for scores (m,) if rates may differ by a tolerance."""
 
     def chances(self, scored: ScoredGroups, problem: Problem) -> GroupChances:
-        rule, scores, rows = one_rule(problem.constraints), scored.scores, scored.rows
+        rule, scores, rows = tightened_rule(problem), scored.scores, scored.rows
         if rule.kind == "difference":
             return self.within(scores, rows, rule, rule.bound)
         low, high = 0.0, 1 - rule.bound  # no rate is above 1
@@ -88,8 +89,7 @@ class WithinTolerance(KnownRules, AfterModel):
         for _ in range(self.steps):
             middle = (low + high) / 2
             tried = self.within(scores, rows, rule, middle)
-            rates = rows.rates(rule.rate, rows.decisions(scores, tried))
-            if rates.min() >= rule.bound * rates.max():
+            if scored.violation(rows.decisions(scores, tried)) <= MAX_EXCESS:
                 low, found = middle, tried
             else:
                 high = middle
