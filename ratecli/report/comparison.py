@@ -68,7 +68,7 @@ class MethodSummary:
     def of(cls, rows: pd.DataFrame, tasks: int) -> MethodSummary:
         """Return the summary of a method's rows in a setting of this number of tasks."""
         held, excess = (gr.estimate_mean(rows[name].dropna()) for name in ("held", "excess"))
-        if held.interval is not None:  # shares are from 0 to 1
+        if held.interval and held.half:  # shares are from 0 to 1
             low, high = held.interval
             held = replace(held, low=max(low, 0.0), high=min(high, 1.0), half=None)
         return cls(
@@ -167,7 +167,10 @@ class Comparison:
         ranked = sum(not math.isnan(each.rank) for each in methods)
         difference = f"{critical_difference(ranked, tasks):.1f}" if ranked > 1 else ""
         text = note("setting", tasks=tasks, ranked=ranked, difference=difference)
-        return st.make_sheet(setting, [each.row() for each in methods], text)
+        rows = [each.row() for each in methods]
+        least = rows[0]["error above best"]
+        rows[0]["error above best"] = replace(least, best=not methods[0].order[0])
+        return st.make_sheet(setting, rows, text)
 
     def best_sheet(self) -> st.Sheet:
         """Return the three best methods of each setting."""
@@ -199,8 +202,9 @@ class Comparison:
         text = f"{row['satisfied']:.0f}/{row['models']:.0f}" if row["models"] else "no model"
         if not math.isnan(row["error"]):
             text = f"{st.format_number(row['error'])} ({text})"
-        tone = "good" if row["holds"] and row["excess"] <= 0 else "" if row["holds"] else "part"
-        return st.SheetCell(text, None, tone, link=self.links.get(row["file"], ""))
+        best = bool(row["holds"] and row["excess"] <= 0)
+        tone = "good" if best else "" if row["holds"] else "part"
+        return st.SheetCell(text, None, tone, best=best, link=self.links.get(row["file"], ""))
 
 
 def methods_note() -> str:

@@ -156,13 +156,16 @@ def _comparison_files(
     if not methods.points:
         return
     sheets = [methods.best_sheet()]
-    for setting in methods.points:
+    for number, setting in enumerate(methods.points, 1):
         sheets += [methods.sheet(setting), methods.task_sheet(setting)]
+        for name, sheet in zip(("methods", "tasks"), sheets[-2:], strict=True):
+            yield f"{name}-{number}.tex", st.to_latex(sheet)
     yield "methods.md", "\n".join([f"{methods_note()}\n", *map(st.to_markdown, sheets)])
     yield "methods.csv", csv_text(methods.rows)
     for picture in drawn:
         yield f"{picture.name}.svg", picture.svg
         yield f"{picture.name}.png", picture.png
+        yield f"{picture.name}.pdf", picture.pdf
 
 
 def _read_results(folder: Path) -> tuple[Ledger, st.SheetCell | None]:

@@ -108,9 +108,11 @@ def test_the_page_and_its_files_have_each_method(tmp_path: Path, ledgers):
     assert '<a href="a/report.html">0.1500 (2/5)</a>' in text
     folder = tmp_path / "comparison"
     assert {each.name for each in folder.iterdir()} == {
-        "methods.md", "methods.csv", "comparison-1.svg", "comparison-1.png"
+        "methods.md", "methods.csv", "methods-1.tex", "tasks-1.tex",
+        *(f"comparison-1.{form}" for form in ("svg", "png", "pdf")),
     }  # fmt: skip
     assert "| parity     | logistic | tight (1/1, 0.0000)" in (folder / "methods.md").read_text()
+    assert r"careful & 2 {~of 2}" in (folder / "methods-1.tex").read_text()
     rows = pd.read_csv(folder / "methods.csv")
     assert len(rows) == 9
     assert set(METHODS) == set(rows["method"])

@@ -24,7 +24,8 @@ def draw_methods(comparison: Comparison) -> list[cv.PlotImage]:
     images: list[cv.PlotImage] = []
     alike = group_by(comparison.points, lambda each: _without_rule(comparison.points[each]))
     for number, (title, settings) in enumerate(alike.items(), 1):
-        request = cv.PlotRequest(BasePlot(title=title), f"comparison-{number}")
+        name = f"comparison-{number}"
+        request = cv.PlotRequest(BasePlot(title=title, file=name), name)
         images.append(cv.draw_image(methods_canvas, (comparison, settings), request))
     return images
 
