@@ -1,25 +1,21 @@
 """With `holds: validation`, limits of packages are tightened until the rule holds there."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from oracles.goals import Rules, problem, smooth_rows
+from peers import CLASSES, solver_of
 from ratecli_peers.rules import GroupRule, KnownRules, tightened_rules
 
-from ratecli.plugins import installed_plugins
 from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
 from ratecli.solvers.judges import MAX_IGNORED_SHORTFALL, NormalJudge
 from ratecli.solvers.margin import MarginSpec, solve_with_margin
-from ratecli.solvers.oracles.choice import installed_version
 
-PLUGINS = {each.name: each for each in installed_plugins() if each.package == "ratecli-peers"}
-SOLVERS = {name: each.load() for name, each in PLUGINS.items()}
 CASES = [
     (name, *rule)
-    for name, solver in SOLVERS.items()
+    for name, solver in CLASSES.items()
     if issubclass(solver, KnownRules)
     for rule in solver.accepts
 ]
@@ -36,16 +32,6 @@ def posed(text, count=6000):
     halves = (replace(rows, X=rows.X[s], label=rows.label[s], group=rows.group[s]) for s in parts)
     given, validation = (problem(half, Rules({"r": text})) for half in halves)
     return replace(given, validation=validation)
-
-
-def solver_of(name):
-    solver, options = SOLVERS[name], {}
-    if any(installed_version(needed) is None for needed in solver.needs):
-        pytest.skip(f"{name} is not installed")
-    if hasattr(solver, "python"):
-        python = os.environ.get(f"{solver.script.upper()}_PYTHON")
-        options = {"python": python or pytest.skip(f"no interpreter has {name}")}
-    return solver(**options)
 
 
 SLOW = {"reject_option", "fairgbm", "seldonian_toolkit", "tfco"}

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Logistic, Threshold
+from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import is_linear
 from ratecli.solvers.oracles.estimators import as_classifier, fit_named
@@ -66,7 +67,7 @@ class Learner:
         if is_linear(self.model):
             fitted = LogisticRegression(
                 solver="liblinear", C=1 / (X.shape[0] * self.l2), random_state=self.seed
-            ).fit(X, labels, sample_weight=weights)
+            ).fit(to_int32_indices(X), labels, sample_weight=weights)
             self.classifier = Logistic(fitted.coef_[0].astype(float), float(fitted.intercept_[0]))
         else:
             used = np.flatnonzero(weights)
