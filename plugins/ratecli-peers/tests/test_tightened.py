@@ -8,6 +8,7 @@ from oracles.goals import Rules, problem, smooth_rows
 from peers import CLASSES, solver_of
 from ratecli_peers.rules import GroupRule, KnownRules, tightened_rules
 
+from ratecli.errors import FaultError
 from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
 from ratecli.solvers.judges import MAX_IGNORED_SHORTFALL, NormalJudge
@@ -81,18 +82,28 @@ def rules_of(text, by):
     ("text", "by", "bound"),
     [
         ("max_gap(tpr, by=g) <= 0.1", (0.03, 0.0), 0.07),
-        ("max_gap(tpr, by=g) <= 0.1", (0.12, -0.05), 0.0),
         ("min(tpr, by=g) >= 0.8", (0.03, 0.05), 0.85),
     ],
 )
-def test_the_strictest_amount_counts_and_no_limit_is_negative(text, by, bound):
+def test_the_strictest_amount_counts(text, by, bound):
     _, (rule,) = rules_of(text, by)
     assert rule.bound == pytest.approx(bound)
 
 
-@pytest.mark.parametrize(("by", "bound"), [(0.02, None), (0.9, 1.0)])
-def test_a_tightened_ratio_is_one_at_the_larger_rate(by, bound):
+@pytest.mark.parametrize(
+    ("text", "by"),
+    [
+        ("max_gap(tpr, by=g) <= 0.1", (0.12, -0.05)),
+        ("min_ratio(tpr, by=g) >= 0.9", (0.2, 0.0)),
+    ],
+)
+def test_limits_below_0_and_above_1_are_refused(text, by):
+    with pytest.raises(FaultError, match="no package takes"):
+        rules_of(text, by)
+
+
+def test_a_tightened_ratio_is_one_at_the_larger_rate():
     """It is the rate by the share of positive labels before there is a model."""
-    given, (rule,) = rules_of("min_ratio(positive_rate, by=g) >= 0.8", (by, by))
-    expected = 0.8 + by / given.label.mean() if bound is None else bound
-    assert rule == GroupRule("ratio", "positive_rate", pytest.approx(expected), ("g = a", "g = b"))
+    given, (rule,) = rules_of("min_ratio(positive_rate, by=g) >= 0.8", (0.02, 0.02))
+    limit = pytest.approx(0.8 + 0.02 / given.label.mean())
+    assert rule == GroupRule("ratio", "positive_rate", limit, ("g = a", "g = b"))

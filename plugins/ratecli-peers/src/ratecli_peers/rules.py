@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import MAX_PIECES, Goal, Shape, affine_pieces, count_affine_pieces
 from ratecli.rates.expression import Leaf
@@ -116,12 +117,12 @@ def _rule_of(form: Affine, largest: Largest | None) -> GroupRule | None:
     high, low = max(factors), -min(factors)
     if math.isclose(high, low) and (form.constant <= 0 or largest):
         name = SAME_DIFFERENCE.get(name, name)
-        return GroupRule("difference", name, max(-form.constant / high, 0.0), wheres)
+        return GroupRule("difference", name, -form.constant / high, wheres)
     if high < low and not form.constant:
         return GroupRule("ratio", name, high / low, wheres)
     if high < low and largest:
         added = form.constant / low / max(largest(leaves), LEAST_RATE)
-        return GroupRule("ratio", name, min(max(high / low + added, 0.0), 1.0), wheres)
+        return GroupRule("ratio", name, high / low + added, wheres)
     return None
 
 
@@ -148,10 +149,14 @@ def _only(rules: Sequence[GroupRule], *, tightened: bool = False) -> GroupRule:
 def tightened_rules(problem: Problem) -> list[GroupRule]:
     """Return the rules of a problem whose constraints may be tightened by constant amounts.
 
-    Packages have one limit for all groups: the strictest counts, and none beyond 0 or 1. A ratio
-    tightened by s, `a >= k * b + s`, becomes one of `k + s / b`. There, b is the larger of the two
-    rates by the last solution (`Problem.near`), before there is one by random decisions with the
-    share of positive labels.
+    Packages have one limit for all groups: the strictest counts. A ratio tightened by s, `a >= k *
+    b + s`, becomes one of `k + s / b`. There, b is the larger of the two rates by the last solution
+    (`Problem.near`), before there is one by random decisions with the share of positive labels.
+
+    Raises
+    ------
+    FaultError
+        E308 if a limit is below 0 or above 1.
     """
 
     @cache
@@ -163,11 +168,16 @@ def tightened_rules(problem: Problem) -> list[GroupRule]:
             decisions = 0.0 * signs + weights[signs > 0].sum()
         return dict(zip(problem.rates.leaves, problem.measured(decisions).tolist(), strict=True))
 
-    return group_rules(problem.constraints, lambda leaves: max(map(rates().__getitem__, leaves)))
+    rules = group_rules(problem.constraints, lambda each: max(map(rates().__getitem__, each)))
+    for rule in rules:
+        if not 0 <= rule.bound <= 1:
+            message = f"no package takes {rule.bound:.3g} as limit of a {WORDS[rule.kind]}"
+            raise FaultError(Diagnostic("E308", message))
+    return rules
 
 
 def tightened_rule(problem: Problem) -> GroupRule:
-    """Return the only rule of a problem, as `one_rule` and `tightened_rules` do."""
+    """Return the only rule of a problem, as `one_rule` does; raise as `tightened_rules` does."""
     return _only(tightened_rules(problem), tightened=True)
 
 
