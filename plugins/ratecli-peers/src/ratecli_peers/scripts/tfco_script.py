@@ -59,13 +59,13 @@ with v1.Session() as session:
     train = optimizer.minimize(problem)
     session.run(v1.global_variables_initializer())
     session.run(v1.local_variables_initializer())
+    # before the loop: each call adds to the graph, which is then compiled again
+    candidate = [weights, bias, problem.objective(), problem.constraints()]
     kept, objectives, violations = [], [], []
     for t in range(facts["steps"]):
         session.run(train)
         if (t + 1) % facts["every"] == 0:
-            w, b, error, over = session.run(
-                [weights, bias, problem.objective(), problem.constraints()]
-            )
+            w, b, error, over = session.run(candidate)
             kept.append(np.append(w, b).astype(float))
             objectives.append(float(error))
             violations.append(np.asarray(over, dtype=float))
