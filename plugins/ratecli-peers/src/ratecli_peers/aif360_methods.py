@@ -51,7 +51,7 @@ class Reweighing(GroupsOnly, Solver):
 
             indices = rows.rows[:, None]  # it needs rows, but not their features
             _, weights = Peer(prot_attr=rows.group).fit_transform(indices, rows.label)
-        learner = Learner.of(self.model, problem, rng)
+        learner = Learner.of(self.model, problem)
         found = fit_weighted(learner, problem.X[rows.rows], rows.label, np.asarray(weights))
         return solution(problem, found, begun, "aif360")
 

@@ -53,7 +53,7 @@ class CorrelationRemover(GroupsOnly, Solver):
         begun, rows, width = time.perf_counter(), GroupRows.of(problem), problem.X.shape[1]
         X, members = dense(problem, rows.rows), rows.memberships
         layout = ColumnLayout.numbers(width)
-        learner = replace(Learner.of(self.model, problem, rng), layout=layout)
+        learner = replace(Learner.of(self.model, problem), layout=layout)
         with package_errors("fairlearn"):
             sensitive = range(width, width + members.shape[1])
             peer = Peer(sensitive_feature_ids=[*sensitive], alpha=self.alpha)

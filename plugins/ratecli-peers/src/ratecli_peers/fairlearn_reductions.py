@@ -49,7 +49,7 @@ class ExponentiatedGradient(RandomizableSolver):
     model: ReducedModelOption = LINEAR_MODEL
     gap: Annotated[float, Gt(0)] | None = None
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     needs: ClassVar[tuple[str, ...]] = ("fairlearn",)
     offers: ClassVar[Collection[Variant]] = ("deterministic", "stochastic", "voted", "hashed")
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
@@ -107,7 +107,7 @@ class GridSearch(KnownRules, Solver):
             return {"constraint_weight": "selection_rule is 'rule'"}
         return {}
 
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
         from ratecli_peers.reductions import solve_grid_search
 
-        return solve_grid_search(self, problem, rng, progress)
+        return solve_grid_search(self, problem, progress)

@@ -17,7 +17,6 @@ from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import is_linear
 from ratecli.solvers.oracles.estimators import as_classifier, fit_named
 from ratecli.solvers.problem import Problem
-from ratecli_peers.rows import seed_of
 
 
 @dataclass
@@ -48,9 +47,9 @@ class Learner:
     decisions: Array = field(init=False)
 
     @classmethod
-    def of(cls, model: Any, problem: Problem, rng: np.random.Generator) -> Learner:
-        """Return the learner of a problem."""
-        return cls(model, problem.layout, problem.l2, seed_of(rng))
+    def of(cls, model: Any, problem: Problem) -> Learner:
+        """Return the learner of a problem, with the seed of fits that algorithms share."""
+        return cls(model, problem.layout, problem.l2, problem.seed)
 
     def __sklearn_clone__(self) -> Learner:
         return replace(self)

@@ -197,7 +197,7 @@ class SeldonianToolkit(KnownRules, OtherPython):
         rows = GroupRows.of(problem, complete=True)
         X = dense(problem, rows.rows)
         if not problem.constraints:
-            learner = Learner.of(LINEAR_MODEL, problem, rng)
+            learner = Learner.of(LINEAR_MODEL, problem)
             return plain_solution(fit_weighted(learner, X, rows.label, np.ones(len(X))))
         rule = tightened_rule(problem)
         one, other = (f"({MEASURES[rule.rate]} | [{name}])" for name in ("g0", "g1"))

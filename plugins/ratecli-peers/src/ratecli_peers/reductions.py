@@ -74,7 +74,7 @@ def solve_exponentiated_gradient(
     mix, constants = mix_of(problem.rates, forms)
     slopes = sparse.csr_array(mix @ problem.rates.A)
     constants = mix @ np.nan_to_num(problem.rates.c) + constants
-    learner = Learner.of(options.model, problem, rng)
+    learner = Learner.of(options.model, problem)
     limits = {"eps": options.eps, "max_iter": options.iterations, "nu": options.gap}
     reduction = reductions.ExponentiatedGradient(
         learner, AffineRowsMoment(slopes, constants), objective=objective, **limits
@@ -129,11 +129,9 @@ def moment_of(rule: GroupRule) -> reductions.UtilityParity:
     return MOMENTS[rule.parity](**bound)
 
 
-def solve_grid_search(
-    options: GridSearch, problem: Problem, rng: np.random.Generator, progress: Progress
-) -> Solution:
+def solve_grid_search(options: GridSearch, problem: Problem, progress: Progress) -> Solution:
     """Run the grid search, and return the classifier that `selection_rule` selects."""
-    begun, learner = time.perf_counter(), Learner.of(options.model, problem, rng)
+    begun, learner = time.perf_counter(), Learner.of(options.model, problem)
     rows = GroupRows.of(problem, complete=True)
     X = dense(problem, rows.rows)
     if not problem.constraints:
