@@ -28,27 +28,32 @@ SUFFIX = ".fit"
 LOCKS = 64
 _HEADER = struct.Struct("<d")
 _saved_seconds = 0.0
+_counted: set[tuple[int, bytes]] | None = None
 _folder: Path | None = None
 
 
 def cache_adjusted_time() -> float:
     """Return a clock in seconds that counts the original duration of cached fits.
 
-    A trial's time therefore does not depend on which trials ran before it. Trials that are solved
-    together each count the common work.
+    A trial's time therefore does not depend on which trials ran before it. It counts each of its
+    fits once. Trials that are solved together each count the common work.
     """
     return time.perf_counter() + _saved_seconds
 
 
 @contextmanager
 def shared_fits(folder: Path | None) -> Iterator[None]:
-    """Share fits with other processes and runs through a folder, unless its parent is missing."""
-    global _folder  # noqa: PLW0603  like the clock
-    before, _folder = _folder, folder if folder and folder.parent.is_dir() else None
+    """Share fits with other processes and runs through a folder, unless its parent is missing.
+
+    The clock counts each fit once within this context.
+    """
+    global _folder, _counted
+    before = _folder, _counted
+    _folder, _counted = folder if folder and folder.parent.is_dir() else None, set()
     try:
         yield
     finally:
-        _folder = before
+        _folder, _counted = before
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,10 @@ class FitCache(Generic[T]):
             begun = cache_adjusted_time()  # `make` may use caches, too
             known = self._shared(key, make)
             _saved_seconds -= cache_adjusted_time() - begun
-        _saved_seconds += known[1]
+        if _counted is None or (id(self), key) not in _counted:
+            _saved_seconds += known[1]
+        if _counted is not None:
+            _counted.add((id(self), key))
         self._known[key] = known
         while len(self._known) > self._most:
             self._known.popitem(last=False)

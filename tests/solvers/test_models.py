@@ -543,6 +543,22 @@ def test_time_counts_a_stored_fit_as_long_as_it_took(tmp_path):
     assert 0.2 <= again <= first + real
 
 
+def test_time_counts_a_fit_once_in_a_trial():
+    cache = FitCache[None](2)
+
+    def slow() -> None:
+        time.sleep(0.1)
+
+    def twice() -> None:
+        with shared_fits(None):
+            for _ in range(2):
+                cache.get(b"key", slow)
+
+    for _ in range(2):  # computed by the trial, and cached before it
+        adjusted, _ = adjusted_and_real_seconds(twice)
+        assert 0.1 <= adjusted < 0.2
+
+
 def test_time_counts_results_that_are_made_of_cached_ones():
     inner, outer = FitCache[float](2), FitCache[float](2)
 
