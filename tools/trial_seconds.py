@@ -13,6 +13,7 @@ import argparse
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean
@@ -56,7 +57,7 @@ def groups(prepared: PreparedExperiment) -> dict[Group, list[PlannedTrial]]:
 def processor_seconds() -> float:
     """Return the processor time of this process and of those that it started and that ended."""
     used = os.times()
-    return used.user + used.system + used.children_user + used.children_system
+    return time.process_time() + used.children_user + used.children_system
 
 
 class Runner:
