@@ -62,7 +62,8 @@ class CalibratedEqualizedOdds(GroupsOnly, AfterModel):
 
     In the group with the smaller cost, some randomly chosen decisions are replaced by the group's
     rate of positive labels. The costs of the two groups are then equal. It takes only the groups
-    from the constraints, whatever their limits are.
+    from the constraints, whatever their limits are. AIF360 holds rows out for it (`scores:
+    {held_out: 0.25}`).
 
     Attributes
     ----------
@@ -99,7 +100,7 @@ class RejectOption(KnownRules, AfterModel):
     in the other one. Threshold and margin are chosen from a grid, the most accurate ones that keep
     the limit (its own is a ratio of 0.8 or a difference of 0.1). Equalized odds are the mean of the
     two differences. A comparison in one direction is enforced in both. Without constraints, the
-    model is returned.
+    model is returned. AIF360 holds rows out for it (`scores: {held_out: 0.25}`).
 
     Attributes
     ----------

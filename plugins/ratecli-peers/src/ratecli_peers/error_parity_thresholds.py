@@ -26,8 +26,9 @@ class ErrorParity(WithinTolerance):
     comparison in one direction is enforced in both. Without constraints, the model is returned.
     Rows in none of the groups keep the model's threshold.
 
-    Its examples choose thresholds by rows that the model was not fitted to: `scores: {held_out:
-    0.3}`. Its option `l_p_norm` is left out.
+    Its quickstart chooses thresholds by the model's training rows (`scores: in_sample`), the
+    authors' experiments by rows that it was not fitted to: `scores: {held_out: 0.3}`. Its option
+    `l_p_norm` is left out.
 
     Attributes
     ----------

@@ -69,8 +69,9 @@ class GridSearch(KnownRules, Solver):
     group with all rows. A limit d on the difference of two groups therefore limits the difference
     to all rows. A ratio to all rows does not imply the same ratio between groups. The grid does not
     depend on the limit. Of the classifiers, `selection_rule` selects one; by default the
-    one with the smallest error that satisfies the constraint as it is written. Every labelled row
-    must be in a group. Without constraints, the learner is fitted to the labels.
+    one with the smallest error that satisfies the constraint as it is written. Ten of them are
+    often too few for a limit: fairlearn's example takes `grid_size: 31`. Every labelled row must be
+    in a group. Without constraints, the learner is fitted to the labels.
 
     Attributes
     ----------

@@ -56,8 +56,8 @@ class OxonFair(KnownRules, AfterModel):
     are means over pairs). A comparison in one direction is enforced in both. Without constraints,
     the model is returned. Rows in none of the groups keep the model's threshold.
 
-    It uses its fast search. Its examples choose thresholds by rows that the model was not fitted
-    to: `scores: {held_out: 0.3}`.
+    It uses its fast search. For models that overfit, its documentation recommends to choose
+    thresholds by rows that the model was not fitted to: `scores: {held_out: 0.4}`.
 
     Attributes
     ----------
