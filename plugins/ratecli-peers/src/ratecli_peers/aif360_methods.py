@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Gt, Le
 
+from ratecli.models.output_cache import array_digest
 from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.fit_cache import CACHED_FITS, FitCache
 from ratecli.solvers.oracles.choice import LINEAR_MODEL, ReducedModelOption
 from ratecli.solvers.problem import Problem
 from ratecli_peers.rules import EQUALIZED_ODDS, GroupsOnly, Kind, KnownRules, tightened_rule
@@ -129,21 +131,24 @@ class RejectOption(KnownRules, AfterModel):
         chances, label = tables(scored)
         rates = label.groupby(level=GROUP).mean()
         privileged = int(rates.to_numpy().argmax())
-        score = getattr(metrics, FAIRNESS[rule.kind, rule.rate])
-        given = {"prot_attr": GROUP, "priv_group": privileged}
-        zero = {"zero_division": 0} if rule.kind == "ratio" else {}
-        scorer = metrics.make_scorer(score, is_ratio=rule.kind == "ratio", **given, **zero)
-        least = rule.bound if rule.kind == "ratio" else -rule.bound
+        is_ratio, fairness = rule.kind == "ratio", FAIRNESS[rule.kind, rule.rate]
 
-        def refit(found: Any) -> Any:
-            kept = found["mean_test_rule"] >= least - ROUNDING
-            masked = np.ma.array(found["mean_test_metric"], mask=~kept)
-            return masked.argmax() if kept.any() else found["mean_test_rule"].argmax()
+        def grid() -> Any:
+            given = {"prot_attr": GROUP, "priv_group": privileged}
+            given |= {"zero_division": 0} if is_ratio else {}
+            score = metrics.make_scorer(getattr(metrics, fairness), is_ratio=is_ratio, **given)
+            options = {"scoring": {"metric": self.metric, "rule": score}, "refit": False}
+            peer = RejectOptionClassifierCV(GROUP, step=self.step, **options)
+            return peer.fit(chances, label, priv_group=privileged).cv_results_
 
-        scoring = {"metric": self.metric, "rule": scorer}
-        peer = RejectOptionClassifierCV(GROUP, scoring=scoring, step=self.step, refit=refit)
-        peer.fit(chances, label, priv_group=privileged)
-        threshold, margin = (peer.best_params_[name] for name in ("threshold", "margin"))
+        # the grid does not depend on the limit, which may be tightened
+        rows = scored.chances, scored.rows.label, scored.rows.group
+        key = array_digest((fairness, self.metric, self.step), *rows)
+        found = _grids.get(key, grid)
+        kept = found["mean_test_rule"] >= (rule.bound if is_ratio else -rule.bound) - ROUNDING
+        masked = np.ma.array(found["mean_test_metric"], mask=~kept)
+        best = int(masked.argmax() if kept.any() else found["mean_test_rule"].argmax())
+        threshold, margin = (found["params"][best][name] for name in ("threshold", "margin"))
         # positive from the upper end on, not above it
         upper, lower = np.nextafter(threshold + margin, -np.inf), threshold - margin
         cuts = scored.cuts(np.array([upper if g == privileged else lower for g in range(2)]))
@@ -158,6 +163,8 @@ FAIRNESS = {
 }
 """AIF360's metric of a rule."""
 ROUNDING = 1e-12
+_grids = FitCache[Any](CACHED_FITS)
+"""The measured points of grids."""
 
 
 def tables(scored: ScoredGroups) -> tuple[Any, Any]:
