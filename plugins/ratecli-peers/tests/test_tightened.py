@@ -39,7 +39,6 @@ SLOW = {"reject_option", "fairgbm", "seldonian_toolkit", "tfco"}
 BEYOND = {
     ("reject_option", "equalized_odds"): "it limits the mean of both differences",
     ("fairgbm", "equalized_odds"): "it limits a proxy, whose rates are equal on training rows",
-    ("fairgbm", "fpr"): "likewise",
     ("fairgbm", "tpr"): "likewise",
 }
 
