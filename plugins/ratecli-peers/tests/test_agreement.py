@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from oracles.goals import Rules, problem, run, smooth_rows
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
@@ -223,6 +224,14 @@ def test_reweighing(model, estimator):
     _, weights = package.Reweighing(prot_attr=GROUP).fit_transform(ROWS.X, LABEL)
     expected = estimator.fit(ROWS.X, LABEL, sample_weight=weights).predict(ROWS.X)
     np.testing.assert_array_equal(decisions("reweighing", PARITY, model=model), expected)
+
+
+def test_sparse_features_may_have_64_bit_indices():
+    pytest.importorskip("aif360.sklearn.preprocessing")
+    X = sparse.csr_array(ROWS.X)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    found = decisions("reweighing", PARITY, rows=replace(ROWS, X=X))
+    np.testing.assert_array_equal(found, decisions("reweighing", PARITY))
 
 
 @pytest.mark.parametrize("cost", ["fpr", "fnr", "weighted"])
