@@ -16,6 +16,11 @@ from ratecli.ledger.store import LedgerStore
 from ratecli.runner.executors import Executor
 from ratecli.runner.run import RunOutcome, RunRequest, run_experiments
 
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+COMPARISON = sorted(EXPERIMENTS.glob("comparison*/*.yaml"))
+"""Files with algorithms of plugins/ratecli-peers, whose tests check them."""
+SHIPPED = sorted({*EXPERIMENTS.rglob("*.yaml")} - {*COMPARISON})
+
 
 def people(rows: int, seed: int) -> pd.DataFrame:
     """Return two groups, two informative features, and a deployed model that uses one."""

@@ -1,6 +1,7 @@
 """The files under experiments/ are valid, agree with their data, and can be run.
 
-Those of `goals` are run one by one in test_goal_examples.py.
+Those of `goals` are run one by one in test_goal_examples.py; those of `comparison*` need a plugin,
+whose tests check them.
 """
 
 import os
@@ -12,17 +13,16 @@ import pytest
 from entries import load_entry_table
 from small import read_rows
 
+from experiments import COMPARISON, EXPERIMENTS, SHIPPED
 from ratecli.config.experiment import load_experiment
 from ratecli.datasets.sources import clicks
 from ratecli.experiment.prepare import check_file, list_missing_files
 
 MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")
-FOLDER = Path(__file__).parents[2] / "experiments"
-FILES = sorted(FOLDER.rglob("*.yaml"))
-PAPER = FOLDER / "goh2016"
+PAPER = EXPERIMENTS / "goh2016"
 CLICKS = PAPER / "figure3-clicks.yaml"
 
-LIGHT = [path for path in FILES if path != CLICKS and "goals" not in path.parts]
+LIGHT = [path for path in SHIPPED if path != CLICKS and "goals" not in path.parts]
 """All except the largest, which is run on a few rows instead."""
 ONE_EACH = {path.parent: path for path in LIGHT}.values()
 BY_FILE = pytest.mark.parametrize(
@@ -57,8 +57,24 @@ def with_data(cli, monkeypatch, store) -> Callable[[Path], None]:
 
 
 def test_names_of_experiments_are_unique():
-    names = [load_experiment(path)[0].name for path in FILES]
+    names = [load_experiment(path)[0].name for path in (*SHIPPED, *COMPARISON)]
     assert len(names) == len(set(names)) > 3
+
+
+@pytest.mark.parametrize("folder", ["comparison", "comparison-other-python"])
+def test_files_of_a_comparison_differ_in_their_data_only(folder):
+    texts = [path.read_text("utf-8") for path in COMPARISON if path.parent.name == folder]
+    same = {
+        re.sub(r".*\n(?=# From here on)|# mean proc.*", "", text, flags=re.DOTALL) for text in texts
+    }
+    assert len(texts) == 7
+    assert len(same) == 1
+
+
+def test_packages_with_another_interpreter_get_the_same_rows_and_rules():
+    keys = {"datasets", "groups", "constraints", "objective", "sweep", "seeds", "limits"}
+    given = [load_experiment(path)[0].model_dump(include=keys) for path in COMPARISON]
+    assert given[:7] == given[7:]
 
 
 @pytest.mark.parametrize("path", ONE_EACH, ids=lambda path: path.stem)
@@ -100,7 +116,7 @@ def test_counts_in_figure_3_are_those_of_the_data(with_data, source):
     path = PAPER / f"figure3-{source}.yaml"
     with_data(path)
     entry = {"source": source, "preparation": "churn"}
-    sets = load_entry_table(entry, FOLDER, offline=True).frame["set"].value_counts()
+    sets = load_entry_table(entry, EXPERIMENTS, offline=True).frame["set"].value_counts()
     counts = {name: int(sets[name]) for name in ("d1", "d2", "d3")}
     assert weights(path) == [counts["d1"], counts["d2"], counts["d1"] + counts["d2"]]
     text = load_experiment(path)[0].description
@@ -151,7 +167,7 @@ def test_figure_3_on_a_few_rows(cli):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpa-classification", "gpa-regression"])
 def test_the_toolkit_tutorials_give_the_expected_results(name, cli, with_data, tmp_path):
-    path = FOLDER / "seldonian2019" / f"{name}.yaml"
+    path = EXPERIMENTS / "seldonian2019" / f"{name}.yaml"
     with_data(path)
     assert cli("run", path, "--output", tmp_path).code == 0
     text = (tmp_path / f"seldonian2019-{name}" / "summary.md").read_text()

@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from nested import faults, parts
 
+from experiments import SHIPPED
 from ratecli.config.document import Document
 from ratecli.datasets.sources import SOURCES
 from ratecli.experiment.registry import list_metrics
@@ -19,7 +20,6 @@ from ratecli.experiment.starters.options import template_summaries, template_tex
 from ratecli.solvers.registry import all_algorithms
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = sorted((ROOT / "experiments").rglob("*.yaml"))
 PLAIN = "name: x\ndatasets: {d: {source: loans}}\nalgorithms: [unconstrained]\n"
 
 
