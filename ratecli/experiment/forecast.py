@@ -100,7 +100,10 @@ class TimeLeft:
 
     A trial is expected to take the mean time of ended trials of its algorithm and sweep point.
     Without any, those of its algorithm and data set count. Otherwise the file's stated time counts,
-    scaled by the ratio of actual to stated times so far, each with a second more.
+    scaled by the ratio of actual to stated times so far, each with a second more. These are
+    processor times. The sum is scaled by the run's own pace: how long its processes have been busy,
+    as a multiple of the time of the trials that they ran. A loaded machine makes it longer, and
+    cached fits make it shorter.
 
     Parameters
     ----------
@@ -125,9 +128,16 @@ class TimeLeft:
             (point[:2], stated[key]) for key, point in self._points.items() if key in stated
         )
         self._ended: dict[Hashable, tuple[int, float]] = {}
+        self._ran, self._pace = 0.0, 1.0
 
-    def end(self, key: str, seconds: float | None) -> None:
-        """Record that a trial has ended, now or in an earlier run; None if it failed."""
+    def end(self, key: str, seconds: float | None, elapsed: float | None = None) -> None:
+        """Record that a trial has ended; its `seconds` are None if it failed.
+
+        `elapsed` are the seconds since the run began, None if the trial ended in an earlier one.
+        """
+        if elapsed is not None:
+            self._ran += seconds or 0.0
+            self._pace = (1 + self._jobs * elapsed) / (1 + self._ran)
         point = self._points[key]
         self._left[point] -= 1
         for place in (point, point[:2]) if seconds is not None else ():
@@ -150,14 +160,15 @@ class TimeLeft:
         both = self._stated.keys() & actual
         speed = (1 + sum(actual[k] for k in both)) / (1 + sum(self._stated[k] for k in both))
         expected = {place: speed * seconds for place, seconds in self._stated.items()} | actual
-        left = [
+        times = [
             (expected.get(point, expected.get(point[:2])), n) for point, n in self._left.items()
         ]
-        known = [(each, n) for each, n in left if n and each is not None]
-        complete = len(known) == sum(n > 0 for _, n in left)
+        known = [(each, n) for each, n in times if n and each is not None]
+        complete = len(known) == sum(n > 0 for _, n in times)
         if not known:
             return 0.0, complete
         count, total = sum(n for _, n in known), sum(each * n for each, n in known)
         running = min(self._jobs - 1, count)
         longest = max(each for each, _ in known) / (2 if running == count else 1)
-        return max(total * (1 - running / count / 2) / self._jobs, longest), complete
+        left = max(total * (1 - running / count / 2) / self._jobs, longest)
+        return self._pace * left, complete

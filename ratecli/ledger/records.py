@@ -221,6 +221,7 @@ class MeasuredValue:
 class TrialResult:
     """How a trial ended, with everything that it measured.
 
+    `seconds` are those of the processor, with cached fits (`fit_cache.cache_adjusted_time`).
     `encoding` describes how the features of its models are made of columns (`sampling.encoding`);
     it is empty if there are no models.
     """

@@ -327,7 +327,7 @@ class RunProgress:
         self._total, self._stored, self._ended, self._failed = total, stored, 0, 0
         self._name, self._left, self._quiet, self._out = name, left, quiet, sys.stderr
         self._is_terminal = self._out.isatty()
-        self._shown, self._waiting = -math.inf, ""
+        self._shown, self._waiting, self._begun = -math.inf, "", time.monotonic()
 
     def __enter__(self) -> Self:
         if self._stored < self._total:
@@ -342,7 +342,8 @@ class RunProgress:
         """Show that a trial has ended."""
         name = self._name(result.key)
         self._ended += 1
-        self._left.end(result.key, None if result.status == "error" else result.seconds)
+        seconds = None if result.status == "error" else result.seconds
+        self._left.end(result.key, seconds, time.monotonic() - self._begun)
         if result.status in FAILED_STATUSES:
             self._failed += 1
             self._print(f"error[E501]: {name}: {result.reason}")

@@ -1,4 +1,5 @@
 import io
+import time
 from contextlib import redirect_stderr
 
 import pytest
@@ -24,9 +25,13 @@ def left(*keys, **seconds):
 
 
 def shown(*results, total=12, cached=3, quiet=False, **seconds):
+    """Return the lines of trials that run one after the other."""
     out, time_left = io.StringIO(), left(*(result.key for result in results), **seconds)
+    begun, passed = time.monotonic(), 0.0
     with redirect_stderr(out), RunProgress(total, cached, name, time_left, quiet=quiet) as display:
         for result in results:
+            passed += result.seconds
+            display._begun = min(time.monotonic(), begun) - passed
             display.done(result)
     return out.getvalue().splitlines()
 

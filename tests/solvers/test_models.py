@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from sklearn.metrics import log_loss, zero_one_loss
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
-from slow_fit import NUMBERS, fit_slowly
+from slow_fit import NUMBERS, fit_slowly, spend
 from thinned import one_in
 
 from ratecli.errors import FaultError, InvalidValueError
@@ -547,7 +548,7 @@ def test_time_counts_a_fit_once_in_a_trial():
     cache = FitCache[None](2)
 
     def slow() -> None:
-        time.sleep(0.1)
+        spend(0.1)
 
     def twice() -> None:
         with shared_fits(None):
@@ -563,7 +564,7 @@ def test_time_counts_results_that_are_made_of_cached_ones():
     inner, outer = FitCache[float](2), FitCache[float](2)
 
     def slow() -> float:
-        time.sleep(0.1)
+        spend(0.1)
         return 1.0
 
     def seconds(key: bytes) -> tuple[float, float]:
@@ -587,3 +588,10 @@ def test_damaged_fits_are_computed_again_and_old_ones_deleted(tmp_path, monkeypa
         for k in range(4):
             FitCache(2, NUMBERS).get(bytes([k]), lambda k=k: np.full(2, float(k)))
     assert len(list(folder.glob("*.fit"))) == 2
+
+
+def test_time_counts_processes_that_have_ended():
+    code = "import time\nwhile time.process_time() < 0.2: pass"
+    command = [sys.executable, "-c", code]
+    adjusted, _ = adjusted_and_real_seconds(lambda: subprocess.run(command, check=True))
+    assert adjusted >= 0.2
