@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
+PEERS := $(VENV)/peers
 
 # Compiled modules are kept: tests and workers start Python dozens of times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart check test test-slow lint fuzz bench reference docs clean
+.PHONY: quickstart check comparison test test-slow lint fuzz bench reference docs clean
 
 quickstart: $(RUNS)  ## run experiments/quickstart.yaml offline on generated data
 	$(BIN)/ratecli run experiments/quickstart.yaml --offline
@@ -25,6 +26,12 @@ test: $(READY)  ## all tests but the slow reproductions
 
 test-slow: $(READY)  ## reproductions that take minutes
 	$(BIN)/python -m pytest -m slow --hypothesis-profile=search
+
+comparison: $(READY)  ## a trial of each method of experiments/comparison, and the page that compares them
+	$(INSTALL) --target $(PEERS) --upgrade --no-deps --require-hashes -r plugins/ratecli-peers/constraints.txt
+	$(INSTALL) --target $(PEERS) --upgrade --no-deps --no-build-isolation ./plugins/ratecli-peers
+	PYTHONPATH=$(PEERS) $(BIN)/ratecli run experiments/comparison/loans.yaml --smoke --offline --quiet
+	PYTHONPATH=$(PEERS) $(BIN)/ratecli report experiments/comparison
 
 lint: $(READY)  ## style, types and the layers of packages
 	$(BIN)/ruff check .
