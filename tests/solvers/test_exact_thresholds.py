@@ -165,6 +165,20 @@ def test_search_finds_the_best_of_all_choices(name, count, monkeypatch):
                     assert found.objective <= objective + found.gap + 1e-6
 
 
+@pytest.mark.parametrize("name", ["ratio of selection", "two-sided", "odds", "equal"])
+def test_cuts_of_two_groups_are_the_best_of_all_choices(name):
+    """Looked up; where no choice satisfies the constraints, there is none."""
+    for seed in range(20):
+        rows, rng = random_rows(2, seed), np.random.default_rng(seed)
+        rows = replace(rows, group=np.array([each or "a" for each in rows.group], dtype=object))
+        given, of = problem(rows, GOALS[name]), cells(name, rows)
+        scores = random_scores(rows.label, 2, rng)
+        violation, objective = brute_force(given, all_rates(given, scores, of))
+        found = cut_search.LocalSearch(hull_of(given, scores)).pair()
+        assert (found is None) == (violation > ROUNDING)
+        assert found is None or found.key == pytest.approx((0.0, objective), abs=ROUNDING)
+
+
 def check_post_shift(solver: PostShift, given: Problem, excess: Array, cost: Array) -> Solution:
     """Compare a solution with all choices, given their `excess_and_cost`, and return it."""
     solution = run(solver, given)

@@ -1,8 +1,9 @@
 """The best single threshold for each group: all choices if there are few, else a search.
 
-A local search moves the cuts of one group, of two groups or of all groups together, on grids that
-become finer around the best choice. If the goals are convex, branch and bound over intervals of
-cuts then finds the best choice.
+For two groups and affine goals, each cut of one group leaves an interval of cuts of the other, and
+the best of an interval is looked up. Otherwise, a local search moves the cuts of one group, of two
+groups or of all groups together, on grids that become finer around the best choice. If the goals
+are convex, branch and bound over intervals of cuts then finds the best choice.
 """
 
 from __future__ import annotations
@@ -82,10 +83,12 @@ def best_deterministic_cuts(
     `optimum` is the best point of the hull, and `chances` are its cuts with their chances. If no
     choice is feasible, the one with the smallest violation is returned.
     """
-    local, sizes = _LocalSearch(hull), [len(cell) for cell in hull.cells]
+    local, sizes = LocalSearch(hull), [len(cell) for cell in hull.cells]
     if math.prod(sizes) <= MAX_CHOICES:
         return replace(local.all(sizes), gap=0.0)
     elastic, least = not optimum.feasible, optimum.bound
+    if (pair := local.pair()) is not None:
+        return replace(pair, gap=0.0)
     found = local.moved(local.better(None, [cuts for cuts, _ in chances]), widest=MAX_NEAR)
     if hull.program.is_convex and len(sizes) <= MAX_GROUPS:
         found, least = _bounded(local, found, optimum)
@@ -112,9 +115,7 @@ class _Box(NamedTuple):
         yield _Box(bound, number + 1, np.where(own, last + 1, self.low), self.high)
 
 
-def _bounded(
-    local: _LocalSearch, found: CutChoice, optimum: HullOptimum
-) -> tuple[CutChoice, float]:
+def _bounded(local: LocalSearch, found: CutChoice, optimum: HullOptimum) -> tuple[CutChoice, float]:
     """Return the best choice by branch and bound, given a good one, and a bound on its rank.
 
     The goals are convex. The best random choice of the cuts in a box bounds its single choices.
@@ -148,7 +149,7 @@ def _bounded(
     return found, boxes[0].bound if boxes else found.rank(elastic)
 
 
-class _LocalSearch:
+class LocalSearch:
     """Moves of groups from a choice of cuts."""
 
     def __init__(self, hull: GroupHull) -> None:
@@ -181,6 +182,39 @@ class _LocalSearch:
         )
         found = (self.best(np.array(np.unravel_index(part, sizes))) for part in parts)
         return min(found, key=attrgetter("key"))
+
+    def pair(self) -> CutChoice | None:
+        """Return the best cuts of two groups if the goals are affine; None if there are none.
+
+        Also None unless each constraint grows or falls with the cuts of the second group. A cut of
+        the first group then leaves an interval of cuts that satisfy the constraints.
+        """
+        hull, program = self.hull, self.hull.program
+        if len(self.ends) != 2 or not program.is_affine:
+            return None
+        lines = np.array([form.line.vector for form in program.constraints])
+        first, second = (cell.points(hull.kinds.slopes, slice(None)) for cell in hull.cells)
+        first = first + hull.origin[:, None]
+        low, high = np.zeros(first.shape[1], dtype=np.intp), np.full(first.shape[1], len(second.T))
+        for slopes, constant in zip(lines[:, :-1], lines[:, -1], strict=True):
+            values, most = slopes @ second, ROUNDING - constant - slopes @ first
+            steps = np.diff(values)
+            if (steps >= -ROUNDING).all():
+                high = np.minimum(high, np.searchsorted(values, most, side="right"))
+            elif (steps <= ROUNDING).all():
+                kept = np.searchsorted(values[::-1], most, side="right")
+                low = np.maximum(low, len(values) - kept)
+            else:
+                return None
+        inside = np.flatnonzero(low < high)
+        if not inside.size:
+            return None
+        aim = program.objective.line.slopes
+        costs = aim @ second
+        others = _least_between(costs, low[inside], high[inside])
+        k = int(np.argmin((aim @ first)[inside] + costs[others]))
+        found = self.best(np.array([[inside[k]], [others[k]]]))
+        return None if found.violation else found
 
     def rounded(
         self, optimum: HullOptimum, chances: Sequence[tuple[CutIndices, Array]]
@@ -230,6 +264,26 @@ class _LocalSearch:
             if 2 * half < each and better is choice:
                 return choice
             choice, half = better, max(ZOOM * half, (each - 1) / 2)
+
+
+def _least_between(
+    values: Array, low: NDArray[np.intp], high: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Return the index of the smallest of the values (n,) from `low` (m,) to below `high` (m,).
+
+    Each range is covered by two of the length of a power of 2, whose minima are in a table.
+    """
+    level = np.frexp(high - low)[1] - 1
+    table = [np.arange(len(values))]
+    for k in range(int(level.max())):
+        before, after = table[-1][: -(1 << k)], table[-1][1 << k :]
+        table.append(np.where(values[after] < values[before], after, before))
+    found = np.empty(len(low), dtype=np.intp)
+    for k, least in enumerate(table):
+        own = level == k
+        left, right = least[low[own]], least[high[own] - (1 << k)]
+        found[own] = np.where(values[right] < values[left], right, left)
+    return found
 
 
 def _product(grids: Sequence[Array]) -> CutIndices:

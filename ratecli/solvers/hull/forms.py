@@ -302,6 +302,12 @@ class RateProgram:
         alone = aim.is_fractions and len(aim.fractions) == 1 and not aim.smooth
         return self.fractions[aim.fractions[0]] if alone else None
 
+    @property
+    def is_affine(self) -> bool:
+        """Whether the objective and all constraints are linear."""
+        forms = (self.objective, *self.constraints)
+        return not any(each.fractions or each.curves or each.smooth for each in forms)
+
     @cached_property
     def is_convex(self) -> bool:
         """Whether linear programs and tangents are enough: see `hull.master`."""
