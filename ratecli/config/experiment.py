@@ -17,13 +17,7 @@ from ratecli.config import base, trials
 from ratecli.config.dataset import DatasetSpec, GroupCondition, OptionalResample
 from ratecli.config.document import Document
 from ratecli.config.report import Expectation, ReportSpec
-from ratecli.config.sweep import (
-    CONSTRAINT_AXIS,
-    DATASET_AXIS,
-    Sweep,
-    has_values,
-    sweep_points,
-)
+from ratecli.config.sweep import CONSTRAINT_AXIS, DATASET_AXIS, Sweep, has_values, sweep_points
 from ratecli.errors import Diagnostic, FaultError, Loc, unknown_name
 from ratecli.files import COMPARISON_FOLDER, REPORT_FILE
 from ratecli.rates.metrics import BUILTIN_NAMES
@@ -247,14 +241,13 @@ class Problem(Goals):
             return ("holds",)
         return self.entry_loc(label, "holds")
 
-    def swept_numbers(self) -> dict[str, tuple[float, float]]:
-        """Return the smallest and the largest number of each swept name that has numbers."""
-        found: dict[str, list[float]] = {}
+    def swept_values(self) -> dict[str, list[Any]]:
+        """Return all values of each swept name, also those that only an algorithm sweeps."""
+        found: dict[str, list[Any]] = {}
         for _, sweep in self.sweeps():
             for name in sweep.names:
-                values = (value for _, value in sweep.value_locs(name))
-                found.setdefault(name, []).extend(v for v in values if isinstance(v, int | float))
-        return {name: (min(values), max(values)) for name, values in found.items() if values}
+                found.setdefault(name, []).extend(value for _, value in sweep.value_locs(name))
+        return found
 
 
 class Experiment(Problem, Data):

@@ -257,6 +257,12 @@ def applied_constraints(names: Iterable[str], point: Mapping[str, Any]) -> list[
     return [name for name in names if one in {None, name}]
 
 
+def number_ranges(values: Mapping[str, Iterable[Any]]) -> dict[str, tuple[float, float]]:
+    """Return the smallest and the largest number of each swept name that has numbers."""
+    numbers = {k: [v for v in each if isinstance(v, int | float)] for k, each in values.items()}
+    return {name: (min(found), max(found)) for name, found in numbers.items() if found}
+
+
 def value_identity(value: SweepValue) -> tuple[bool, SweepValue]:
     """Return a key that distinguishes true from 1, but not 1 from 1.0."""
     return isinstance(value, bool), value

@@ -57,7 +57,7 @@ class SourceTables:
         """Return the table of a preparation; raise ValueError if it returns no valid Table."""
         options = {"preparation": preparation, **self.options, **changed}
         digest, sums = registry.json_sha256(options), source_checksums(self.source)
-        raw = Raw(dict(self.paths), options, digest, sums)
+        raw = Raw(dict(self.paths), options, digest, sums, self.source.columns)
         with redirect_stdout(io.StringIO()):  # a report on standard output must stay valid JSON
             table = registry.import_function(self.source.preparations[preparation])(raw)
         if not isinstance(table, Table):

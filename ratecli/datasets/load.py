@@ -138,6 +138,7 @@ def load_entry_table(
         options=settled,
         digest=files.digest,
         files=files.sums,
+        columns=source.columns,
         logged=source.logged.get(settled["preparation"]),
     )
     table = _run_preparation(source, settled["preparation"], raw)

@@ -77,7 +77,8 @@ class Source:
     `true_returns` ("module:function") maps a policy to its expected return of each outcome.
 
     `stand_in` describes what the data replace and what that means; it is shown above every result.
-    `folder` is where the files are stored, if not under the source's name.
+    `folder` is where the files are stored, if not under the source's name. `columns` are those of
+    files without a header.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Source:
     version: int = 1
     stand_in: str = ""
     folder: str = ""
+    columns: tuple[str, ...] = ()
 
     def file_path(self, file: RemoteFile) -> str:
         """Return the path of a file in the data folder and in a mirror: <folder>/<file>."""
@@ -109,14 +111,15 @@ class Source:
 class Raw:
     """The input of a preparation: verified files by name, options, and the digest of both.
 
-    `paths` also has the files that options name, under the option's name. `logged` describes logged
-    decisions, if the preparation has any.
+    `paths` also has the files that options name, under the option's name. `columns` are those of
+    the source. `logged` describes logged decisions, if the preparation has any.
     """
 
     paths: Mapping[str, Path]
     options: Mapping[str, Any]
     digest: str
     files: tuple[tuple[str, str], ...]
+    columns: tuple[str, ...] = ()
     logged: LoggedSpec | None = None
 
     def table(self, frame: pd.DataFrame, label: NDArray[np.float64], **others: Any) -> Table:

@@ -27,6 +27,7 @@ from ratecli.config.sweep import (
     DATASET_AXIS,
     SweepPoint,
     applied_constraints,
+    number_ranges,
     sweep_points,
 )
 from ratecli.config.trials import FILTER, AlgorithmSpec
@@ -180,12 +181,8 @@ class ProblemReader:
         sweep = self.problem.sweep
         kept = [v for k, v in self.document.data.items() if k not in NO_USE_OF_NAMES]
         labels = [*chain.from_iterable(sweep.zip), *chain.from_iterable(sweep.include)]
-        words = {
-            DATASET_AXIS,
-            CONSTRAINT_AXIS,
-            *labels,
-            *re.findall(r"\w+", str(kept).replace("\\n", " ")),
-        }
+        written = re.findall(r"\w+", str(kept).replace("\\n", " "))
+        words = {DATASET_AXIS, CONSTRAINT_AXIS, *labels, *written}
         for name in [each for each in sweep.axes if each not in words]:
             message = f"'{name}' is swept, but no rule, metric or option uses it"
             hint = "each of its values repeats all trials: leave it out, or correct the name"
@@ -193,7 +190,8 @@ class ProblemReader:
 
     def _warn_of_direction(self) -> Iterator[Diagnostic]:
         """Yield a W307 if larger values of the objective are better, as it is minimized."""
-        text, swept = _one_line(self.problem.objective), self.problem.swept_numbers()
+        text = _one_line(self.problem.objective)
+        swept = number_ranges(self.problem.swept_values())
         if not self.faults and direction(_parsed_value(text), swept) is Direction.HIGH:
             message = f"the objective is minimized, but higher values of '{text}' are better"
             yield Diagnostic("W307", message, f"write -({text})", loc=OBJECTIVE_LOC)

@@ -16,7 +16,7 @@ from functools import reduce
 from typing import Any
 
 from ratecli.config.base import SOLUTION_RATE
-from ratecli.config.sweep import applied_constraints, has_values, value_identity
+from ratecli.config.sweep import applied_constraints, has_values, number_ranges, value_identity
 from ratecli.experiment.entries import solver_class
 from ratecli.experiment.filters import LEAST_SHARE_METRIC
 from ratecli.ledger import records as rc
@@ -105,6 +105,7 @@ class Setting:
         required = min(level, DEFAULT_LEVEL)
         possible = complete and all(each.may_hold(required) for each in samples)
         means = {name: group.estimate(split, VIOLATION_PREFIX + name) for name in constraints}
+        otherwise = TestVerdict.UNCLEAR if possible else TestVerdict.VIOLATED
         satisfied, _ = gr.count_satisfied([group], split)
         return cls(
             group,
@@ -112,11 +113,7 @@ class Setting:
             level=level if levels else None,
             share=share,
             violations=means,
-            verdict=TestVerdict.CONFIRMED
-            if share >= required
-            else TestVerdict.UNCLEAR
-            if possible
-            else TestVerdict.VIOLATED,
+            verdict=TestVerdict.CONFIRMED if share >= required else otherwise,
             is_expected=expected and (bool(tests) or share >= MIN_EXPECTED_SHARE),
             is_tested=is_tested(ledger, group),
             seems_satisfied=satisfied >= DEFAULT_LEVEL * group.ended,
@@ -227,14 +224,12 @@ def _answers(ledger: Ledger, algorithm: str | None) -> list[Answer]:
         (each, each.estimate(split, OBJECTIVE).mean) for each in gr.main_groups(ledger.algorithms)
     )
     groups = [each for each, mean in means if mean is not None and not math.isnan(mean)]
-    own = [
-        [
-            Setting.of(ledger, each, split, _constraints_at(ledger, task))
-            for each in groups
-            if _is_at(each.point, task)
-        ]
-        for task in tasks
-    ]
+
+    def settings_at(task: Task) -> list[Setting]:
+        rules, here = _constraints_at(ledger, task), (g for g in groups if _is_at(g.point, task))
+        return [Setting.of(ledger, each, split, rules) for each in here]
+
+    own = list(map(settings_at, tasks))
     directions, found = _limit_directions(ledger), []
     for task, settings in zip(tasks, own, strict=True):
         stricter = [
@@ -263,14 +258,9 @@ def _limit_directions(ledger: Ledger) -> dict[str, Direction]:
     rules = [parse_constraint(text) for text in ledger.constraints.values()]
     names = set(_task_names(ledger)) - goal_names(str(ledger.experiment.get(OBJECTIVE, "")))
     numbers = _swept_numbers(ledger.algorithms)
-    return {
-        name: reduce(
-            Direction.and_,
-            (limit_direction(each, name, numbers) for each in rules),
-            Direction.FIXED,
-        )
-        for name in names & numbers.keys()
-    }
+    known = names & numbers.keys()
+    found = {name: [limit_direction(each, name, numbers) for each in rules] for name in known}
+    return {name: reduce(Direction.and_, own, Direction.FIXED) for name, own in found.items()}
 
 
 def metric_directions(ledger: Ledger) -> dict[str, Direction]:
@@ -283,11 +273,7 @@ def metric_directions(ledger: Ledger) -> dict[str, Direction]:
 
 def _swept_numbers(ledger: Ledger) -> dict[str, Interval]:
     """Return the smallest and the largest number of each swept name that has numbers."""
-    values = {
-        name: [each for each in ledger.swept(name) if isinstance(each, int | float)]
-        for name in ledger.sweep
-    }
-    return {name: (min(found), max(found)) for name, found in values.items() if found}
+    return number_ranges({name: ledger.swept(name) for name in ledger.sweep})
 
 
 def best_means(

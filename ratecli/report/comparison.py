@@ -188,15 +188,14 @@ class Comparison:
         """Return the mean objective of each method in each task of a setting, and how often its
         models hold, with a link to the experiment's report.
         """
-        own = self.rows[self.rows["setting"] == setting].set_index(KEYS[::2], drop=False)
-        rows: list[st.SheetRow] = []
-        for method in (each.method for each in self.setting(setting)):
-            cells: dict[str, Any] = {"method": method}
-            for name in dict.fromkeys(own.index.get_level_values(0)):
-                known = (name, method) in own.index
-                cells[name] = self._task_cell(own.loc[(name, method)]) if known else ""
-            rows.append(cells)
-        return st.make_sheet(f"{setting}: each task", rows, note("tasks"))
+        own = self.rows[self.rows["setting"] == setting]
+        blank = dict.fromkeys(own["experiment"], "")
+        rows: dict[str, dict[str, Any]] = {
+            each.method: {"method": each.method, **blank} for each in self.setting(setting)
+        }
+        for _, row in own.iterrows():
+            rows[row["method"]][row["experiment"]] = self._task_cell(row)
+        return st.make_sheet(f"{setting}: each task", rows.values(), note("tasks"))
 
     def _task_cell(self, row: pd.Series) -> st.SheetCell:
         text = f"{row['satisfied']:.0f}/{row['models']:.0f}" if row["models"] else "no model"

@@ -163,9 +163,7 @@ def _comparison_files(
     yield "methods.md", "\n".join([f"{methods_note()}\n", *map(st.to_markdown, sheets)])
     yield "methods.csv", csv_text(methods.rows)
     for picture in drawn:
-        yield f"{picture.name}.svg", picture.svg
-        yield f"{picture.name}.png", picture.png
-        yield f"{picture.name}.pdf", picture.pdf
+        yield from picture.files().items()
 
 
 def _read_results(folder: Path) -> tuple[Ledger, st.SheetCell | None]:

@@ -138,10 +138,7 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
     drawn = draw_plots(ledger)
     curves = draw_answer_curves(ledger, drawn)
     for picture in [*drawn, *curves]:
-        yield f"figures/{picture.name}.svg", picture.svg
-        yield f"figures/{picture.name}.png", picture.png
-        if picture.pdf:
-            yield f"figures/{picture.name}.pdf", picture.pdf
+        yield from ((f"figures/{name}", image) for name, image in picture.files().items())
     yield fs.REPORT_FILE, render_report(ledger, drawn, curves)
 
 
@@ -280,10 +277,8 @@ def _update_folder(folder: Path, files: Mapping[str, bytes]) -> int:
     with fs.report_write_errors(folder):
         for path in list(folder.iterdir()) if folder.is_dir() else ():
             partial = path.suffix == ".tmp" and path.name.startswith(".")
-            own = path.suffix == MODEL_SUFFIX or path.name in {
-                fs.CERTIFICATES_FILE,
-                fs.ENCODER_FILE,
-            }
+            named = path.name in {fs.CERTIFICATES_FILE, fs.ENCODER_FILE}
+            own = named or path.suffix == MODEL_SUFFIX
             if (partial or own) and path.name not in files and not path.is_dir():
                 path.unlink()
         if files:

@@ -12,6 +12,7 @@ import pytest
 from matplotlib.text import Text
 from synthetic_ledger import measured, planned
 
+from ratecli.config.report import BasePlot
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import canvas, draw_plots
 from ratecli.report.plots.lines import PlotAxes, collect_lines, draw_tradeoff
@@ -331,7 +332,8 @@ def test_panels_have_one_legend_and_labels_at_the_edges():
     assert len(figure.legends) == 1
     # an empty panel is noted
     assert texts(drawn([("fit", {"dataset": "adult"}, {}), *TWO[4:]], BY), canvas.NO_NUMBERS) == [1]
-    found = [canvas.Canvas("", panels=count) for count in (1, 2, 3, 4, 5, 12)]
+    request = canvas.PlotRequest(BasePlot(), "x")
+    found = [canvas.Canvas(request, "", "", count) for count in (1, 2, 3, 4, 5, 12)]
     assert [each.columns for each in found] == [1, 2, 3, 2, 3, 3]
 
 

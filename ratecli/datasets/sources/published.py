@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,7 @@ from ratecli.datasets import columns, deployed_model
 from ratecli.datasets.source import Raw
 from ratecli.datasets.table import Table
 
-ADULT_COLUMNS = tuple(
-    "age workclass fnlwgt education education_num marital_status occupation relationship race sex "
-    "capital_gain capital_loss hours_per_week native_country income".split()
-)
-ADULT_FEATURES = tuple(name for name in ADULT_COLUMNS if name not in ("fnlwgt", "income"))
+ADULT_NO_FEATURES = ("fnlwgt", "income")
 
 ADULT_DEPLOYED_FEATURES = tuple(
     "age education marital_status relationship race sex native_country".split()
@@ -43,26 +40,28 @@ ADULT_NARASIMHAN2019_CATEGORIES = tuple(
 )
 
 
+def _read(raw: Raw, name: str, **options: Any) -> pd.DataFrame:
+    """Return a file without a header, in which "?" is a missing value."""
+    options |= {"header": None, "names": list(raw.columns), "na_values": ["?"]}
+    read: pd.DataFrame = pd.read_csv(raw.paths[name], keep_default_na=False, **options)
+    return read
+
+
+def _other_than(no_features: Sequence[str], frame: pd.DataFrame) -> tuple[str, ...]:
+    """Return the columns that are features: all others."""
+    return tuple(str(name) for name in frame.columns if name not in no_features)
+
+
 def prepare_adult(raw: Raw) -> Table:
     """Return Adult from the files of UCI."""
-    train, test = (
-        pd.read_csv(
-            raw.paths[name],
-            names=list(ADULT_COLUMNS),
-            header=None,
-            skiprows=header_lines,
-            skipinitialspace=True,
-            na_values=["?"],
-            keep_default_na=False,
-        )
-        for name, header_lines in (("adult.data", 0), ("adult.test", 1))
-    )
+    train = _read(raw, "adult.data", skipinitialspace=True)
+    test = _read(raw, "adult.test", skipinitialspace=True, skiprows=1)
     read = pd.concat([train, test], ignore_index=True)
     frame = read.assign(income=read["income"].str.rstrip("."))
     return raw.table(
         frame,
         columns.as_float_array(frame["income"] == ">50K"),
-        features=ADULT_FEATURES,
+        features=_other_than(ADULT_NO_FEATURES, frame),
         part=np.repeat(["train", "test"], [len(train), len(test)]),
     )
 
@@ -156,15 +155,14 @@ BANK_CROSSED_FEATURES = tuple("age balance housing contact month duration pdays 
 """Features whose pairs are features of `prepare_bank_churn`."""
 
 
-def _read_bank(raw: Raw, others: Sequence[str]) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Return all columns of the file, and the features, which are all but `others`."""
-    frame = pd.read_csv(raw.paths["bank-full.csv"], sep=";", keep_default_na=False)
-    return frame, tuple(str(name) for name in frame.columns if name not in others)
+def _read_bank(raw: Raw) -> pd.DataFrame:
+    return pd.read_csv(raw.paths["bank-full.csv"], sep=";", keep_default_na=False)
 
 
 def prepare_bank(raw: Raw) -> Table:
     """Return the full table of UCI's Bank Marketing."""
-    frame, features = _read_bank(raw, BANK_NO_FEATURES)
+    frame = _read_bank(raw)
+    features = _other_than(BANK_NO_FEATURES, frame)
     return raw.table(frame, columns.as_float_array(frame["y"] == "yes"), features=features)
 
 
@@ -189,7 +187,8 @@ def chance_of_call(frame: pd.DataFrame) -> NDArray[np.float64]:
 
 def prepare_campaign(raw: Raw) -> Table:
     """Return a logged campaign: clients of UCI's Bank Marketing, some called at random."""
-    frame, features = _read_bank(raw, CAMPAIGN_NO_FEATURES)
+    frame = _read_bank(raw)
+    features = _other_than(CAMPAIGN_NO_FEATURES, frame)
     sold = (frame["y"] == "yes").to_numpy(dtype=float)
     chance = chance_of_call(frame)
     called = np.random.default_rng(raw.options["seed"]).random(len(frame)) < chance
@@ -209,52 +208,24 @@ def prepare_campaign(raw: Raw) -> Table:
     return raw.table(frame, none, features=features, logged=raw.logged)
 
 
-COMMUNITIES_KEY_COLUMNS = ("state", "county", "community", "communityname", "fold")
-"""Columns that identify a community; county and community are codes, dropped as mostly missing."""
-
-ATTRIBUTES = tuple(
-    """
-population householdsize racepctblack racePctWhite racePctAsian racePctHisp agePct12t21
-agePct12t29 agePct16t24 agePct65up numbUrban pctUrban medIncome pctWWage pctWFarmSelf pctWInvInc
-pctWSocSec pctWPubAsst pctWRetire medFamInc perCapInc whitePerCap blackPerCap indianPerCap
-AsianPerCap OtherPerCap HispPerCap NumUnderPov PctPopUnderPov PctLess9thGrade PctNotHSGrad
-PctBSorMore PctUnemployed PctEmploy PctEmplManu PctEmplProfServ PctOccupManu PctOccupMgmtProf
-MalePctDivorce MalePctNevMarr FemalePctDiv TotalPctDiv PersPerFam PctFam2Par PctKids2Par
-PctYoungKids2Par PctTeen2Par PctWorkMomYoungKids PctWorkMom NumIlleg PctIlleg NumImmig
-PctImmigRecent PctImmigRec5 PctImmigRec8 PctImmigRec10 PctRecentImmig PctRecImmig5 PctRecImmig8
-PctRecImmig10 PctSpeakEnglOnly PctNotSpeakEnglWell PctLargHouseFam PctLargHouseOccup
-PersPerOccupHous PersPerOwnOccHous PersPerRentOccHous PctPersOwnOccup PctPersDenseHous
-PctHousLess3BR MedNumBR HousVacant PctHousOccup PctHousOwnOcc PctVacantBoarded PctVacMore6Mos
-MedYrHousBuilt PctHousNoPhone PctWOFullPlumb OwnOccLowQuart OwnOccMedVal OwnOccHiQuart RentLowQ
-RentMedian RentHighQ MedRent MedRentPctHousInc MedOwnCostPctInc MedOwnCostPctIncNoMtg
-NumInShelters NumStreet PctForeignBorn PctBornSameState PctSameHouse85 PctSameCity85
-PctSameState85 LemasSwornFT LemasSwFTPerPop LemasSwFTFieldOps LemasSwFTFieldPerPop LemasTotalReq
-LemasTotReqPerPop PolicReqPerOffic PolicPerPop RacialMatchCommPol PctPolicWhite PctPolicBlack
-PctPolicHisp PctPolicAsian PctPolicMinor OfficAssgnDrugUnits NumKindsDrugsSeiz PolicAveOTWorked
-LandArea PopDens PctUsePubTrans PolicCars PolicOperBudg LemasPctPolicOnPatr LemasGangUnitDeploy
-LemasPctOfficDrugUn PolicBudgPerPop
-""".split()
-)
+COMMUNITIES_CODES = ["county", "community"]
+"""Codes that are mostly missing, and dropped."""
 CRIME = "ViolentCrimesPerPop"
+COMMUNITIES_NO_FEATURES = ("state", "communityname", "fold", CRIME)
 COMMUNITIES_HIGH_CRIME = 70
 """Percentile of violent crimes, over all rows, above which the label is positive."""
 
 
 def prepare_communities(raw: Raw) -> Table:
     """Return UCI's Communities and Crime, with the label and group of Narasimhan et al. (2019)."""
-    read = pd.read_csv(
-        raw.paths["communities.data"],
-        names=[*COMMUNITIES_KEY_COLUMNS, *ATTRIBUTES, CRIME],
-        header=None,
-        na_values=["?"],
-        keep_default_na=False,
-    )
+    read = _read(raw, "communities.data").drop(columns=COMMUNITIES_CODES)
     black, crime = (columns.as_float_array(read[name]) for name in ("racepctblack", CRIME))
     share = pd.Series(np.where(black > np.median(black), "high", "low"), name="black_share")
+    frame = pd.concat([read, share], axis=1)
     return raw.table(
-        pd.concat([read.drop(columns=["county", "community"]), share], axis=1),
+        frame,
         (crime > np.percentile(crime, COMMUNITIES_HIGH_CRIME)).astype(np.float64),
-        features=(*ATTRIBUTES, "black_share"),
+        features=_other_than(COMMUNITIES_NO_FEATURES, frame),
     )
 
 
@@ -320,13 +291,7 @@ def prepare_compas_narasimhan2019(raw: Raw) -> Table:
 
 
 GPA_RANGE = (0.0, 4.0)
-GPA_FEATURES = tuple(
-    "Physics Biology History Second_Language Geography Literature Portuguese_and_Essay Math "
-    "Chemistry".split()
-)
-GPA_COLUMNS = ("M", "F", *GPA_FEATURES, "GPA")
-"""Columns of the file, which has no header, as named in its metadata."""
-
+GPA_NO_FEATURES = ("M", "F", "GPA")
 GOOD_GPA = 3.0
 """Smallest grade point average of a positive row."""
 
@@ -345,11 +310,11 @@ def prepare_gpa(raw: Raw) -> Table:
 
 def prepare_gpa_regression(raw: Raw) -> Table:
     """Return the table with the GPA itself as the label."""
-    read = pd.read_csv(raw.paths["gpa_regression_dataset.csv"], header=None, names=GPA_COLUMNS)
+    read = _read(raw, "gpa_regression_dataset.csv")
     return raw.table(
         read.assign(sex=np.where(read["F"] == 1, "Female", "Male")),
         columns.as_float_array(read["GPA"]),
-        features=GPA_FEATURES,
+        features=_other_than(GPA_NO_FEATURES, read),
         label_range=GPA_RANGE,
     )
 
@@ -377,11 +342,6 @@ def prepare_law(raw: Raw) -> Table:
     )
 
 
-GERMAN_COLUMNS = tuple(
-    "checking_account months credit_history purpose amount savings employed_since "
-    "installment_percent personal_status other_debtors residence_years property age "
-    "other_installments housing credits job dependents telephone foreign_worker credit".split()
-)
 GERMAN_VALUES: dict[str, tuple[str, ...]] = {
     "A11": ("below 0", "0 to 199", "200 or more", "none"),
     "A30": ("none or paid back", "paid back here", "paid so far", "delays", "critical"),
@@ -414,10 +374,10 @@ def prepare_german(raw: Raw) -> Table:
         for first, values in GERMAN_VALUES.items()
         for k, value in enumerate(values)
     }
-    read = pd.read_csv(raw.paths["german.data"], sep=" ", header=None, names=GERMAN_COLUMNS)
+    read = _read(raw, "german.data", sep=" ")
     frame = read.replace(words)
     good = read["credit"] == 1
     sex = frame["personal_status"].str.partition(" ")[0]
     frame = frame.assign(sex=sex, credit=np.where(good, "good", "bad"))
-    features = tuple(str(name) for name in frame.columns if name not in GERMAN_NO_FEATURES)
+    features = _other_than(GERMAN_NO_FEATURES, frame)
     return raw.table(frame, columns.as_float_array(good), features=features)

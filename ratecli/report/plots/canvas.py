@@ -176,30 +176,29 @@ class PlotImage:
     caption: str
     svg: bytes
     png: bytes
-    pdf: bytes = b""
+    pdf: bytes | None = None
     what: str = ""
     width: int = 0
     narrow: bytes = b""
+
+    def files(self) -> dict[str, bytes]:
+        """Return the contents of its files by name."""
+        images = {"svg": self.svg, "png": self.png, "pdf": self.pdf}
+        return {f"{self.name}.{form}": image for form, image in images.items() if image is not None}
 
 
 class Canvas:
     """A figure with a grid of panels.
 
-    Pages show `caption` beside the figure, with `what`: an explanation for readers who are new to
-    this kind of plot. The figure itself shows `title` at its top.
+    Pages show `caption` beside the figure, or its title, with `what`: an explanation for readers
+    who are new to this kind of plot. The figure itself shows the title at its top.
     """
 
     def __init__(
-        self,
-        caption: str,
-        what: str = "",
-        title: str | None = None,
-        panels: int = 1,
-        most: int = 3,
-        *,
-        column: float | None = None,
+        self, plot: PlotRequest[Any], caption: str, what: str, panels: int, most: int = 3
     ) -> None:
-        """Create a figure for a number of panels, at most `most` in a row, or 1 in a `column`."""
+        """Create a figure for a number of panels, at most `most` in a row, or 1 in a column."""
+        title, column = plot.options.title, plot.column
         self.caption, self.what = title or caption, what
         self.panels = panels
         most = 1 if column else most
@@ -274,7 +273,7 @@ def draw_image(
         svg, png = canvas.save("svg"), canvas.save("png")
         if canvas.columns > 1:
             narrow = draw(source, replace(plot, column=PANEL_SIZES[1][0])).save("svg")
-        pdf = draw(source, replace(plot, column=COLUMN)).save("pdf") if plot.options.file else b""
+        pdf = draw(source, replace(plot, column=COLUMN)).save("pdf") if plot.options.file else None
     width = round(96 * canvas.figure.get_size_inches()[0])
     return PlotImage(plot.name, canvas.caption, svg, png, pdf, canvas.what, width, narrow)
 

@@ -112,8 +112,7 @@ def draw_convergence(ledger: Ledger, plot: cv.PlotRequest[ConvergencePlot]) -> c
     names = list(LABELS) if ledger.constraints else ["objective"]
     what = note("convergence", x=x)
     caption = f"Objective and worst violation by {x} (train)"
-    count, most = len(panels) * len(names), len(names)
-    canvas = cv.Canvas(caption, what, plot.options.title, count, most, column=plot.column)
+    canvas = cv.Canvas(plot, caption, what, len(panels) * len(names), len(names))
     x_log, objective_log = logarithmic_axes(curves)
     for selection, panel in zip(selections, panels, strict=True):
         for name in names:

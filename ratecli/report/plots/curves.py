@@ -88,7 +88,7 @@ def curves_canvas(groups: Sequence[GroupCurves], plot: cv.PlotRequest[BasePlot])
     """Draw a panel of each curve that has points, with a line and a band for each group."""
     shown = [name for name in PANELS if any(len(each.curves[name][0]) for each in groups)]
     what = note("curves", calibrated=len(shown) > 1)
-    canvas = cv.Canvas(plot.options.title or "", what, panels=len(shown), column=plot.column)
+    canvas = cv.Canvas(plot, "", what, len(shown))
     for name, (x, y) in ((name, PANELS[name]) for name in shown):
         axes = canvas.panel(name)
         axes.set(xlabel=x, ylabel=y, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))

@@ -132,9 +132,7 @@ def draw_group_shares(ledger: Ledger, plot: cv.PlotRequest[GroupSharesPlot]) -> 
     ]
     groups = plot.options.column or "groups"
     caption = f"Shares of {groups} before and after ({' and '.join(plot.splits)})"
-    what = note("group_shares")
-    count, most = len(tables), len(plot.splits)
-    canvas = cv.Canvas(caption, what, plot.options.title, count, most, column=plot.column)
+    canvas = cv.Canvas(plot, caption, note("group_shares"), len(tables), len(plot.splits))
     most = max((len(table) for _, table in tables if table is not None), default=9)
     width, _ = canvas.figure.get_size_inches()
     canvas.figure.set_size_inches(width, canvas.rows * (SHARES_MARGIN + GROUP_HEIGHT * most))
@@ -209,19 +207,13 @@ def draw_posteriors(ledger: Ledger, plot: cv.PlotRequest[PosteriorsPlot]) -> cv.
     seed = plot.options.seed
     if seed is None:
         seed = next((trials[0].seed for _, trials in panels), 0)
-    what = note("posteriors")
     most_rows, most_columns = np.max(
         [(3, 3), *(table.shape for _, table in tables if table is not None)], axis=0
     )
     width, height = np.add(LABELS, np.multiply(CELL, (most_columns, most_rows)))
-    canvas = cv.Canvas(
-        f"Shares of {groups} by the proxy's values ({split}, seed {seed})",
-        what,
-        plot.options.title,
-        len(tables),
-        max(1, min(3, int(MAX_WIDTH / width))),
-        column=plot.column,
-    )
+    caption = f"Shares of {groups} by the proxy's values ({split}, seed {seed})"
+    most = max(1, min(3, int(MAX_WIDTH / width)))
+    canvas = cv.Canvas(plot, caption, note("posteriors"), len(tables), most)
     canvas.figure.set_size_inches(
         max(canvas.columns * width, plot.column or cv.PANEL_SIZES[1][0]), canvas.rows * height
     )

@@ -324,8 +324,7 @@ def draw_tradeoff(ledger: Ledger, plot: cv.PlotRequest[TradeoffPlot]) -> cv.Canv
     what = note("tradeoff", x=x, y=y, rows=rows)
     most = len(splits) if several else 3
     panels = len(selections) * len(splits)
-    caption, title = f"{y} against {x} ({rows})", plot.options.title
-    canvas = cv.Canvas(caption, what, title, panels, most, column=plot.column)
+    canvas = cv.Canvas(plot, f"{y} against {x} ({rows})", what, panels, most)
     found: list[SweepLine] = []
     handles: list[Line2D] = []
     cut = 0
@@ -340,10 +339,8 @@ def draw_tradeoff(ledger: Ledger, plot: cv.PlotRequest[TradeoffPlot]) -> cv.Canv
             lines = collect_lines(ledger, names, selection)
             draw_lines(axes, lines, swept=names.swept)
             if names.swept:
-                trials = [trial for trial in ledger.plan if selection.includes_trial(trial)]
-                cv.cover_sweep(
-                    axes, [float(t.point[names.x]) for t in trials if names.x in t.point]
-                )
+                points = [each.point for each in ledger.plan if selection.includes_trial(each)]
+                cv.cover_sweep(axes, [float(at[names.x]) for at in points if names.x in at])
             cut += cut_intervals(axes, lines)
             _draw_limits(axes, ledger, plot, selection)
             found += lines
@@ -438,9 +435,8 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> cv.Canvas:
     what = note("guarantee", x=x, y=y, truth=truth, rule=plot.options.constraint or "a constraint")
     caption = f"{y}, solution rate and failure rate by {x} (measured on {truth} rows)"
     selections, columns = cv.panel_selections(ledger, plot.options), guarantee_axes(plot)
-    panels = 3 * len(selections)
-    canvas = cv.Canvas(caption, what, plot.options.title, panels, column=plot.column)
-    swept = [float(trial.point[x]) for trial in ledger.plan if x in trial.point]
+    canvas = cv.Canvas(plot, caption, what, 3 * len(selections))
+    swept = [float(value) for value in ledger.swept(x)]
     cut = 0
     found: tuple[list[SweepLine], list[SweepLine], list[SweepLine]] = [], [], []
     for selection in selections:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from matplotlib.lines import Line2D
 
@@ -21,17 +20,13 @@ SIZES = 4.0, 12.0
 
 def draw_methods(comparison: Comparison) -> list[cv.PlotImage]:
     """Draw a plot for each combination of what is swept besides the rule, with a panel a rule."""
-    images: list[cv.PlotImage] = []
-    alike = group_by(comparison.points, lambda each: _without_rule(comparison.points[each]))
+    images, points = list[cv.PlotImage](), comparison.points
+    alike = group_by(points, lambda each: format_point({**points[each], CONSTRAINT_AXIS: None}))
     for number, (title, settings) in enumerate(alike.items(), 1):
         name = f"comparison-{number}"
         request = cv.PlotRequest(BasePlot(title=title, file=name), name)
         images.append(cv.draw_image(methods_canvas, (comparison, settings), request))
     return images
-
-
-def _without_rule(point: Any) -> str:
-    return format_point({name: value for name, value in point.items() if name != CONSTRAINT_AXIS})
 
 
 def methods_canvas(
@@ -40,10 +35,8 @@ def methods_canvas(
     """Draw a panel for each setting, with a point for each method that has a model."""
     comparison, settings = source
     what = note("methods_plot", least=f"{HELD_SHARE:.0%}")
-    canvas = cv.Canvas(
-        "Error above the best method, and models that hold the rule", what, plot.options.title,
-        panels=len(settings), most=2, column=plot.column,
-    )  # fmt: skip
+    caption = "Error above the best method, and models that hold the rule"
+    canvas = cv.Canvas(plot, caption, what, len(settings), most=2)
     tables = {setting: comparison.setting(setting) for setting in settings}
     times = [row.times for table in tables.values() for row in table if row.times > 0]
     slowest = math.log(max([*times, 2.0]))
