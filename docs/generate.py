@@ -1,6 +1,7 @@
 """Write the pages of the reference, docs/reference/*.md, from the code.
 
     python docs/generate.py    # or: make reference
+    python docs/generate.py results/comparison    # the tables of docs/comparison.md, from those of `ratecli report`
 
 It is also a hook of MkDocs (`hooks:` in mkdocs.yml), which hides comments for the tests.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -52,6 +54,10 @@ ROLES = {
 
 CHOICE = Path(__file__).parent / "howto" / "which-algorithm.md"
 CHOICE_MARK = "<!-- the table of choices -->\n"
+
+
+COMPARISON = Path(__file__).with_name("comparison.md")
+COMPARISON_MARK = "<!-- the tables -->\n"
 
 
 def pages() -> dict[Path, str]:
@@ -100,6 +106,16 @@ def choices() -> str:
         rows.append([f"`{each.name}`", each.use, *trained, each.limits, *map(_seconds, seconds)])
     text = CHOICE.read_text("utf-8").partition(CHOICE_MARK)[0]
     return f"{text}{CHOICE_MARK}\n{_table(heads, rows)}"
+
+
+def compare(folder: Path) -> Path:
+    """Write the tables and pictures of a folder of results into the page that compares methods."""
+    for picture in sorted(folder.glob("comparison-*.png")):
+        shutil.copy(picture, COMPARISON.parent)
+    text = COMPARISON.read_text("utf-8").partition(COMPARISON_MARK)[0]
+    tables = (folder / "methods.md").read_text("utf-8")
+    COMPARISON.write_text(f"{text}{COMPARISON_MARK}\n{tables}", "utf-8")
+    return COMPARISON
 
 
 def _seconds(time: float | None) -> str:
@@ -509,6 +525,8 @@ PAGES = {
 """The pages that are made, by name."""
 
 if __name__ == "__main__":
-    for path, text in pages().items():
+    made = {} if sys.argv[1:] else pages()
+    for path, text in made.items():
         path.write_text(text, "utf-8")
+    for path in made or [compare(Path(sys.argv[1]))]:
         print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
