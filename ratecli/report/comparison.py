@@ -132,7 +132,8 @@ class Comparison:
     def of(cls, ledgers: Mapping[str, Ledger], links: Mapping[str, str]) -> Comparison:
         """Return the comparison of experiments that sweep their constraints, by name.
 
-        Experiments with the same `SAME_TASKS` count as one, by the name of the first.
+        Experiments with the same `SAME_TASKS` count as one, by the name of the first. A method that
+        several of them have counts once.
         """
         points: dict[str, Mapping[str, Any]] = {}
         names: dict[str, str] = {}
@@ -146,7 +147,11 @@ class Comparison:
                 points[setting] = point
                 rows.append(dict(zip(KEYS, (first, setting, group.label), strict=True)))
                 rows[-1] |= {"file": name, **_counted(group)}
-        return cls(_placed(pd.DataFrame(rows)) if rows else pd.DataFrame(), points, links)
+        return cls(
+            _placed(pd.DataFrame(rows).drop_duplicates(KEYS)) if rows else pd.DataFrame(),
+            points,
+            links,
+        )
 
     @cached_property
     def methods(self) -> list[str]:

@@ -160,7 +160,9 @@ def _comparison_files(
         sheets += [methods.sheet(setting), methods.task_sheet(setting)]
         for name, sheet in zip(("methods", "tasks"), sheets[-2:], strict=True):
             yield f"{name}-{number}.tex", st.to_latex(sheet)
-    yield "methods.md", "\n".join([f"{methods_note()}\n", *map(st.to_markdown, sheets)])
+    best, *others = map(st.to_markdown, sheets)
+    plots = [f"![{each.caption}]({each.name}.png)\n" for each in drawn]
+    yield "methods.md", "\n".join([f"{methods_note()}\n", best, *plots, *others])
     yield "methods.csv", csv_text(methods.rows)
     for picture in drawn:
         yield from picture.files().items()
