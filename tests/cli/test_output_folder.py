@@ -7,7 +7,7 @@ from small import SMALL
 
 from ratecli.cli.results import REFERENCE
 from ratecli.config.experiment import RESERVED_RESULT_FILES
-from ratecli.files import LEDGER_FILE, REPORT_FILE
+from ratecli.files import COMPARISON_FOLDER, LEDGER_FILE, REPORT_FILE
 from ratecli.ledger.locks import LOCK_FILE, REPORT_LOCK_FILE
 from ratecli.report.write import REPORT_FILES, REPORT_FOLDERS, check_report_folder
 
@@ -78,4 +78,4 @@ def test_the_names_that_are_checked_are_those_written(folder, small, cli):
 
 
 def test_reserved_names_of_experiments():
-    assert set(RESERVED_RESULT_FILES) == {REFERENCE.name, REPORT_FILE}
+    assert set(RESERVED_RESULT_FILES) == {REFERENCE.name, REPORT_FILE, COMPARISON_FOLDER}
