@@ -19,6 +19,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import pandas as pd
+
 from ratecli.datasets.registry import list_sources
 from ratecli.diagnostic_codes import CODES
 from ratecli.experiment import registry
@@ -113,9 +115,35 @@ def compare(folder: Path) -> Path:
     for picture in sorted(folder.glob("comparison-*.png")):
         shutil.copy(picture, COMPARISON.parent)
     text = COMPARISON.read_text("utf-8").partition(COMPARISON_MARK)[0]
-    tables = (folder / "methods.md").read_text("utf-8")
-    COMPARISON.write_text(f"{text}{COMPARISON_MARK}\n{tables}", "utf-8")
+    parts = [
+        _over_rules(pd.read_csv(folder / "methods.csv")),
+        (folder / "methods.md").read_text("utf-8"),
+    ]
+    COMPARISON.write_text(f"{text}{COMPARISON_MARK}\n" + "\n".join(parts), "utf-8")
     return COMPARISON
+
+
+def _over_rules(tasks: pd.DataFrame) -> str:
+    """The share of models that hold their rule, of trials without a model, and the time, over all rules and experiments."""
+    tasks["place"] = tasks["setting"].str.replace(r"constraint = \w+, ", "", regex=True)
+    heads = ["method", *dict.fromkeys(tasks["place"])]
+    rows = []
+    for method, own in tasks.groupby("method", sort=False):
+        cells = []
+        for place in heads[1:]:
+            found = own[own["place"] == place]
+            total = found[["satisfied", "models", "no_model", "trials"]].sum()
+            held = f"{total['satisfied'] / total['models']:.0%}" if total["models"] else ""
+            none = (
+                f", no model {total['no_model'] / total['trials']:.0%}" if total["no_model"] else ""
+            )
+            cells.append(f"{held}{none}; {found['times'].median():.1f}" if len(found) else "")
+        rows.append([f"`{method}`", *cells])
+    said = (
+        "Over all rules and experiments: the share of models that satisfy their rule on test rows, the share of trials "
+        "without a model, and the median time in fits of `unconstrained`."
+    )
+    return f"## All rules\n\n{said}\n\n{_table(heads, rows)}"
 
 
 def _seconds(time: float | None) -> str:
