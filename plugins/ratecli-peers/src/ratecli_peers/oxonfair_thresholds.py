@@ -31,7 +31,7 @@ from ratecli_peers.rows import (
     solution,
 )
 from ratecli_peers.rules import GroupRule, Kind, KnownRules, group_rules, tightened_rules
-from ratecli_peers.thresholds import AfterModel
+from ratecli_peers.thresholds import NO_THRESHOLDS, AfterModel
 
 METRICS = {
     "positive_rate": "pos_pred_rate",
@@ -97,11 +97,11 @@ class OxonFair(KnownRules, AfterModel):
         known = {"threshold": "the groups are known"} if self.groups == "known" else {}
         return {**super().idle, **known}
 
-    def chances(self, scored: ScoredGroups, problem: Problem) -> GroupChances:
+    def chances(self, scored: ScoredGroups, problem: Problem) -> GroupChances | None:
         chances = scored.chances
         data = np.column_stack([1 - chances, chances])
         peer = self._fitted(data, scored.rows, tightened_rules(problem))
-        return [(np.array([cut]), np.ones(1)) for cut in _cuts(scored, peer)]
+        return peer and [(np.array([cut]), np.ones(1)) for cut in _cuts(scored, peer)]
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         if self.groups == "known" or not problem.constraints:
@@ -116,6 +116,8 @@ class OxonFair(KnownRules, AfterModel):
         least = self.threshold if unlikely else 0.0
         with package_errors("oxonfair"):
             peer = self._fitted(data, rows, tightened_rules(problem), least)
+            if peer is None:
+                return Solution({}, "no_solution_found", NO_THRESHOLDS)
             decided = peer.predict({"data": data, "target": rows.label, "groups": rows.group})
         classifier = likely.thresholds(scored.classifier, _cuts(scored, peer), least)
         judged = scored.judged(np.asarray(decided, dtype=float))
@@ -124,7 +126,10 @@ class OxonFair(KnownRules, AfterModel):
     def _fitted(
         self, data: Array, rows: GroupRows, rules: Sequence[GroupRule], least: float = 0.0
     ) -> Any:
-        """Return the predictor of chances of labels (m, 2), and of groups (m, G) if inferred."""
+        """Return the predictor of chances of labels (m, 2), and of groups (m, G) if inferred.
+
+        None if no point of a grid satisfies the additional constraints.
+        """
         from oxonfair import FairPredictor
         from oxonfair import group_metrics as gm
 
@@ -137,7 +142,10 @@ class OxonFair(KnownRules, AfterModel):
             for rule in rules
         ]
         (metric, bound), *others = limits
-        return peer.fit(gm.accuracy, metric, bound, additional_constraints=others)
+        try:
+            return peer.fit(gm.accuracy, metric, bound, additional_constraints=others)
+        except IndexError:  # of the points that are left, it takes the first
+            return None
 
 
 def _cuts(scored: ScoredGroups, peer: Any) -> Array:

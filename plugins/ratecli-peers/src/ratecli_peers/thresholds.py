@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from ratecli_peers.rows import GroupChances, GroupRows, ScoredGroups
 
 
+NO_THRESHOLDS = "no thresholds that the package tries satisfy all limits"
+
+
 class AfterModel(ThresholdSolver):
     """Base of algorithms that fit a model and let a package choose thresholds of groups."""
 
@@ -33,8 +36,11 @@ class AfterModel(ThresholdSolver):
         return True
 
     @abstractmethod
-    def chances(self, scored: ScoredGroups, problem: Problem) -> GroupChances:
-        """Return the thresholds on scores, and their chances, that the package chooses."""
+    def chances(self, scored: ScoredGroups, problem: Problem) -> GroupChances | None:
+        """Return the thresholds on scores, and their chances, that the package chooses.
+
+        None if no thresholds that it tries satisfy the constraints.
+        """
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
         """Return the model with the thresholds that the package chooses.
@@ -52,6 +58,8 @@ class AfterModel(ThresholdSolver):
             return plain_solution(scored.classifier)
         with package_errors(self.needs[0]):
             found = self.chances(scored, problem)
+        if found is None:
+            return Solution({}, "no_solution_found", NO_THRESHOLDS)
         classifier = scored.rows.thresholds(scored.classifier, found)
         judged = scored.judged(scored.rows.decisions(scored.scores, found))
         return solution(problem, classifier, begun, self.needs[0], judged)
