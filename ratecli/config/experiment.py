@@ -337,9 +337,9 @@ def _check_labels(problem: Problem) -> Iterator[Diagnostic]:
 def _check_axis(
     problem: Problem, axis: str, kind: str, known: Collection[str]
 ) -> Iterator[Diagnostic]:
-    """Yield an E104 for each value of a swept name that is no name of its kind.
+    """Yield an E104 for each value of the name `axis` that is not `known`, the names of a `kind`.
 
-    Also for one that only an algorithm sweeps.
+    Also if only an algorithm sweeps it.
     """
     for loc, sweep in problem.sweeps():
         for inside, value in sweep.value_locs(axis):

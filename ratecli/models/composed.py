@@ -64,7 +64,7 @@ class ProbabilityThreshold(CostSensitiveClassifier):
     The score is that probability minus the cut; the label estimate is the probability.
     """
 
-    # not an argument: `replace(one, costs=...)` raises ValueError
+    # computed, so `replace(one, costs=...)` raises ValueError
     costs: Array = field(init=False, default_factory=lambda: np.array([0.0, -1.0]))
     cut: float = 0.5
 

@@ -162,8 +162,8 @@ def incomplete_notes(ledger: Ledger) -> list[str]:
 def answer_lines(ledger: Ledger) -> list[str]:
     """Return the answer of the file's goal in two lines: the model and its cost, then evidence.
 
-    If the file has several tasks and names none as its goal, a line counts the answers. Last lines
-    say what may help if no setting satisfies the constraints.
+    If the file has several tasks and no goal, a single line says at how many of them a model holds.
+    If no setting satisfies the constraints, further lines say what may help.
     """
     task = goal_of(ledger)
     answer = answer_of(ledger, task)

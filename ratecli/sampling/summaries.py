@@ -134,7 +134,7 @@ def _curves(sample: Sample, main: Predictions, rows: NDArray[np.intp]) -> dict[s
     if len(curve.counts) < 4 or not reached[:, -1].all():
         return {}
     tpr, fpr = np.pad(reached / reached[:, -1:], ((0, 0), (1, 0)))
-    # estimates equal decisions: the model returns no probabilities
+    # the model returns no probabilities if its estimates are its decisions
     decides = np.array_equal(chances, main.decisions[rows])
     bins = 0 if decides else min(MAX_BINS, len(rows) // MIN_BIN_ROWS)
     parts = np.stack([weight * chances, classes[0], weight, weight**2])

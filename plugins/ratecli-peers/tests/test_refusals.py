@@ -75,8 +75,9 @@ def test_their_own_rules_are_accepted(check, algorithm, rules):
 
 
 @pytest.mark.skipif(not os.environ.get("RATECLI_DATA_MIRROR"), reason="needs the real files")
-def test_a_grid_without_a_point_within_all_limits_has_no_solution(tmp_path):
+def test_a_grid_without_a_point_within_all_limits_has_no_solution(tmp_path, monkeypatch):
     pytest.importorskip("oxonfair")
+    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "data"))
     path = tmp_path / "law.yaml"
     path.write_text((EXPERIMENTS / "comparison" / "law.yaml").read_text("utf-8"))
     axes = ["dataset=[known]", "constraint=[odds]", "model=[linear]"]

@@ -15,7 +15,7 @@ from ratecli.report.sheet import format_point
 from ratecli.report.templates import note
 
 SIZES = 4.0, 12.0
-"""Sizes of the fastest and the slowest method's marker."""
+"""Marker sizes of the fastest and the slowest method."""
 
 
 def draw_methods(comparison: Comparison) -> list[cv.PlotImage]:
