@@ -4,8 +4,9 @@
     pip install './plugins/ratecli-peers[error-parity]'  # requires NumPy 1
     python benchmarks/thresholds.py --rows 4000 40000
 
-All get the same generated rows (`loans`) and the same logistic regression. The time is that of the
-algorithm, with the fit, in one thread; the median of some runs that alternate.
+All get the same generated rows (`loans`) and the same logistic regression, which is fitted once.
+The time is that of an algorithm less that of `unconstrained`, in one thread: the median of some
+runs that alternate.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ constraints:
   recall: min(tpr[women], tpr[men]) >= 0.8
 sweep: {{constraint: [ratio, tpr, odds, recall]}}
 algorithms:
+  - unconstrained: {{loss: logistic}}
   - post_shift
 """
 PEERS = {
@@ -85,7 +87,10 @@ def measure(path: Path, rows: int, runs: int) -> None:
                 seconds[place].append(spent[0])
                 errors[place] = next(each.value for each in result.values if each.split == "train")
     for (rule, label), found in sorted(seconds.items()):
-        own, base = median(found), median(seconds[rule, "post_shift"])
+        if label == "unconstrained":
+            continue
+        fit, base = median(seconds[rule, "unconstrained"]), median(seconds[rule, "post_shift"])
+        own, base = median(found) - fit, base - fit
         shown = f"{1000 * own:.1f} | {own / base:.1f} | {errors[rule, label]:.4f}"
         print(f"| {rows:,} | {rule} | `{label}` | {shown} |")
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Any
 from weakref import ref
 
@@ -126,7 +126,7 @@ def _recent_array(model: ProbabilityModel, fixed: FixedFeatures) -> Array:
 def array_digest(said: object, X: Features, *arrays: NDArray[Any]) -> bytes:
     """Return a cache key for features, arrays and other parameters (`said`, hashed by its repr)."""
     rows = [X] if isinstance(X, np.ndarray) else [X.data, X.indices, X.indptr]
-    found = blake2b(repr((said, X.shape)).encode())
+    found = sha256(repr((said, X.shape)).encode())
     for array in (*rows, *arrays):
         found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.digest()

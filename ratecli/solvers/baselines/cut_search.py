@@ -83,20 +83,24 @@ def best_deterministic_cuts(
     `optimum` is the best point of the hull, and `chances` are its cuts with their chances. If no
     choice is feasible, the one with the smallest violation is returned.
     """
-    local, sizes = LocalSearch(hull), [len(cell) for cell in hull.cells]
-    if math.prod(sizes) <= MAX_CHOICES:
-        return replace(local.all(sizes), gap=0.0)
-    elastic, least = not optimum.feasible, optimum.bound
-    if (pair := local.pair()) is not None:
-        return replace(pair, gap=0.0)
+    if (proven := proven_cuts(hull)) is not None:
+        return proven
+    local, elastic, least = LocalSearch(hull), not optimum.feasible, optimum.bound
     found = local.moved(local.better(None, [cuts for cuts, _ in chances]), widest=MAX_NEAR)
-    if hull.program.is_convex and len(sizes) <= MAX_GROUPS:
+    if hull.program.is_convex and len(hull.cells) <= MAX_GROUPS:
         found, least = _bounded(local, found, optimum)
     if not found.rank(elastic) - PROVEN_GAP <= least < np.inf:
         starts = found, local.rounded(optimum, chances), local.coarse()
         found = min(map(local.moved, starts), key=attrgetter("key"))
     left = found.rank(elastic) - least if least < np.inf else np.inf  # no choice is feasible
     return replace(found, gap=left if left > PROVEN_GAP else 0.0)
+
+
+def proven_cuts(hull: GroupHull) -> CutChoice | None:
+    """Return the best choice of one cut per group if all choices can be compared, else None."""
+    local, sizes = LocalSearch(hull), [len(cell) for cell in hull.cells]
+    found = local.all(sizes) if math.prod(sizes) <= MAX_CHOICES else local.pair()
+    return None if found is None else replace(found, gap=0.0)
 
 
 class _Box(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,17 +64,18 @@ def cuts_by_group(
     the threshold 0.
     """
     cells, of, scores = [], of[kinds.row], scores[kinds.row]
-    order = np.argsort(of, kind="stable")
+    order = np.argsort(of.astype(np.min_scalar_type(of.max())), kind="stable")  # sorted by radix
     ends = np.cumsum(np.bincount(of))
     for rows in np.split(order, ends[:-1]):  # entries of `kinds`
-        present, own = np.unique(kinds.of[rows], return_inverse=True)
+        own = kinds.of[rows]
+        present = np.flatnonzero(np.bincount(own))
         if not (directions @ kinds.slopes[:, present]).any():
             above = kinds.weight[rows] * (scores[rows] > 0)
-            once = np.asarray(np.bincount(own, above, len(present)), dtype=float)
+            once = np.bincount(own, above)[present].astype(float)
             cells.append(GroupCuts(np.zeros(1), present, once[:, None]))
             continue
         curve = RateCurve.of(scores[rows])
-        weights = kinds.weight[rows] * (own == np.arange(len(present))[:, None])
+        weights = kinds.weight[rows] * (own == present[:, None])
         cells.append(GroupCuts(curve.thresholds, present, curve.sums(weights)))
     return cells
 
@@ -123,10 +125,6 @@ class GroupHull:
         (K,) 1 for plain error, 0 for other rates.
     origin
         (K,) the rates when all decisions are negative.
-    vertices
-        The cuts of each group that are points of the hull: no others can matter to the goals.
-    columns
-        The vertices as points of the hull, one block for each group.
     """
 
     def __init__(
@@ -136,13 +134,21 @@ class GroupHull:
         index = kinds.matrix.index()
         self.error = np.eye(len(index))[index[ERROR_RATE]]
         self.origin = np.nan_to_num(kinds.matrix.c)
-        moves = np.vstack([goal_directions(program), self.error]) @ kinds.slopes
-        self.vertices = [hull_vertices(cell, moves[:, cell.kinds]) for cell in cells]
-        parts = zip(cells, self.vertices, strict=True)
-        points = np.hstack([cell.points(kinds.slopes, chosen) for cell, chosen in parts])
-        block = np.repeat(np.arange(len(cells)), [len(chosen) for chosen in self.vertices])
-        self.columns = RatePoints(points, block, self.origin)
         self._moves = [cell.moves(kinds.slopes) for cell in cells]
+
+    @cached_property
+    def vertices(self) -> list[CutIndices]:
+        """The cuts of each group that are points of the hull: no others can matter to the goals."""
+        moves = np.vstack([goal_directions(self.program), self.error]) @ self.kinds.slopes
+        return [hull_vertices(cell, moves[:, cell.kinds]) for cell in self.cells]
+
+    @cached_property
+    def columns(self) -> RatePoints:
+        """The vertices as points of the hull, one block for each group."""
+        parts = zip(self.cells, self.vertices, strict=True)
+        points = np.hstack([cell.points(self.kinds.slopes, chosen) for cell, chosen in parts])
+        block = np.repeat(np.arange(len(self.cells)), [len(chosen) for chosen in self.vertices])
+        return RatePoints(points, block, self.origin)
 
     def best(self) -> HullOptimum:
         """Return the best point, or the one of least violation if none satisfies the constraints.

@@ -19,8 +19,12 @@ from ratecli.models.base import Array
 from ratecli.models.composed import GroupThreshold, MixtureClassifier
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.base import Progress, Solution, trace_row
-from ratecli.solvers.baselines.cut_search import CutChoice, best_deterministic_cuts
+from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
+from ratecli.solvers.baselines.cut_search import (
+    CutChoice,
+    best_deterministic_cuts,
+    proven_cuts,
+)
 from ratecli.solvers.baselines.group_hull import (
     CutIndices,
     GroupHull,
@@ -93,14 +97,6 @@ def solve_post_shift(
     groups, pools = _groups_and_pools(options, problem)
     cells = cuts_by_group(scored.scores, pools[groups.of], kinds, goal_directions(program))
     hull = GroupHull(program, kinds, cells, options.gap)
-    optimum = hull.best()
-    chances = hull.chances(optimum)
-    single = best_deterministic_cuts(hull, optimum, chances)
-    mixed = _random_cuts(hull, optimum, chances, single)
-    row = _result_row(hull, optimum, mixed, single, begun, pooled=len(pools) - len(cells))
-    progress(
-        f"objective {mixed.objective:.5g}, violation {row['violation']:.2g}, {row['cuts']} cuts"
-    )
 
     def thresholds(cuts: CutIndices) -> Array:
         own = [cell.thresholds[cut] for cell, cut in zip(cells, cuts, strict=True)]
@@ -109,6 +105,30 @@ def solve_post_shift(
     def classifier(cuts: CutIndices) -> GroupThreshold:
         return GroupThreshold(scored.classifier, groups.slices, groups.patterns, thresholds(cuts))
 
+    def judged(cuts: CutIndices, chances: Array) -> JudgedRows | None:
+        decided = [scored.scores > thresholds(each)[groups.of] for each in cuts]
+        return scored.judged(chances @ np.array(decided, dtype=float))
+
+    pooled = {"pooled": len(pools) - len(cells)} if len(pools) > len(cells) else {}
+    proven = None if "stochastic" in options.wanted else proven_cuts(hull)
+    if proven is not None and not proven.violation:
+        progress(f"objective {proven.objective:.5g}, violation 0")
+        row = trace_row(1, proven.objective, 0.0, begun, exact=True, deterministic_gap=0.0)
+        return Solution(
+            {"deterministic": classifier(proven.cuts)},
+            "iteration_limit" if scored.suboptimal else "solved",
+            scored.suboptimal,
+            trace=(row | pooled,),
+            judged=judged(proven.cuts[None, :], np.ones(1)),
+        )
+    optimum = hull.best()
+    chances = hull.chances(optimum)
+    single = best_deterministic_cuts(hull, optimum, chances)
+    mixed = _random_cuts(hull, optimum, chances, single)
+    row = _result_row(hull, optimum, mixed, single, begun) | pooled
+    progress(
+        f"objective {mixed.objective:.5g}, violation {row['violation']:.2g}, {row['cuts']} cuts"
+    )
     variants = options.select(
         {
             "stochastic": lambda: MixtureClassifier(
@@ -126,9 +146,8 @@ def solve_post_shift(
         if single.violation and optimum.feasible:
             status, reason = no_single_ending(problem, hull.rates(mixed.cuts.T)[:, 0])
     multipliers = sum_by_goal(program.owners, optimum.multipliers)
-    decided = [scored.scores > thresholds(cuts)[groups.of] for cuts in mixed.cuts]
-    judged = scored.judged(mixed.chances @ np.array(decided, dtype=float))
-    return Solution(variants, status, reason, multipliers, (row,), judged)
+    decided = judged(mixed.cuts, mixed.chances)
+    return Solution(variants, status, reason, multipliers, (row,), decided)
 
 
 def _random_cuts(
@@ -151,15 +170,11 @@ def _result_row(
     mixed: RandomCuts,
     single: CutChoice,
     begun: float,
-    *,
-    pooled: int,
 ) -> dict[str, Any]:
-    """Return the row of the trace; `pooled` is the number of groups that share thresholds."""
+    """Return the row of the trace."""
     violation = max(float(hull.program.excess(optimum.rates)), 0.0)
     row = trace_row(1, mixed.objective, violation, begun)
     row |= {"cuts": sum(map(len, hull.vertices)), "exact": single.gap == 0}
-    if pooled > 0:
-        row["pooled"] = pooled
     if not single.violation and np.isfinite(single.gap):
         row["deterministic_gap"] = single.gap
     if np.isfinite(mixed.left):
