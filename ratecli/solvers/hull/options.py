@@ -60,7 +60,8 @@ class Mixture(RandomizableSolver):
         costs in each round. Options follow the name: `{DecisionTreeClassifier: {max_depth: 3}}`,
         `{plugin: {probabilities: GaussianNB}}` (default: LogisticRegression). With `{plugin:
         {groups: true}}`, the groups named in goals must be known when a row is classified, and
-        each has a threshold on the probability of a positive label.
+        each has a threshold on the probability of a positive label. With a few thousand rows,
+        `LogisticRegression` is better than `linear` on new rows (see the page "Methods compared").
     scores
         The probabilities that a mixture of boosted trees or forests is chosen by. `in_sample`:
         those of all training rows. `{folds: K}`: each row's come from models fitted to the other K
