@@ -20,11 +20,7 @@ from ratecli.models.composed import GroupThreshold, MixtureClassifier
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
-from ratecli.solvers.baselines.cut_search import (
-    CutChoice,
-    best_deterministic_cuts,
-    proven_cuts,
-)
+from ratecli.solvers.baselines.cut_search import CutChoice, best_deterministic_cuts, proven_cuts
 from ratecli.solvers.baselines.group_hull import (
     CutIndices,
     GroupHull,
@@ -129,14 +125,9 @@ def solve_post_shift(
     progress(
         f"objective {mixed.objective:.5g}, violation {row['violation']:.2g}, {row['cuts']} cuts"
     )
-    variants = options.select(
-        {
-            "stochastic": lambda: MixtureClassifier(
-                tuple(map(classifier, mixed.cuts)), mixed.chances
-            ),
-            "deterministic": lambda: classifier(single.cuts),
-        }
-    )
+    mixture = MixtureClassifier(tuple(map(classifier, mixed.cuts)), mixed.chances)
+    makers = {"stochastic": lambda: mixture, "deterministic": lambda: classifier(single.cuts)}
+    variants = options.select(makers)
     final = hull.rates(mixed.cuts.T) @ mixed.chances  # without chances that are rounding errors
     ended = replace(optimum, rates=final)
     status, reason = _status_and_reason(problem, hull, ended, mixed.left, scored.suboptimal)
@@ -146,8 +137,8 @@ def solve_post_shift(
         if single.violation and optimum.feasible:
             status, reason = no_single_ending(problem, hull.rates(mixed.cuts.T)[:, 0])
     multipliers = sum_by_goal(program.owners, optimum.multipliers)
-    decided = judged(mixed.cuts, mixed.chances)
-    return Solution(variants, status, reason, multipliers, (row,), decided)
+    rows = judged(mixed.cuts, mixed.chances)
+    return Solution(variants, status, reason, multipliers, (row,), rows)
 
 
 def _random_cuts(
@@ -165,11 +156,7 @@ def _random_cuts(
 
 
 def _result_row(
-    hull: GroupHull,
-    optimum: HullOptimum,
-    mixed: RandomCuts,
-    single: CutChoice,
-    begun: float,
+    hull: GroupHull, optimum: HullOptimum, mixed: RandomCuts, single: CutChoice, begun: float
 ) -> dict[str, Any]:
     """Return the row of the trace."""
     violation = max(float(hull.program.excess(optimum.rates)), 0.0)
