@@ -1,10 +1,12 @@
 """Measure the processor time of trials, and write `trial_seconds` into experiment files.
 
     python tools/trial_seconds.py experiments/quickstart.yaml --budget 60
+    python tools/trial_seconds.py experiments/quickstart.yaml --results results
 
 For each algorithm (and data set, if they are swept), a few trials of the first seed are run, spread
 over its sweep points, in this process, until the budget of processor seconds is used. The key gets
-their mean. Algorithms for which the budget leaves no trial are left out.
+their mean. Algorithms for which the budget leaves no trial are left out. With `--results`, the mean
+is that of all trials stored there.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 
@@ -24,6 +26,7 @@ from ratecli.config.sweep import DATASET_AXIS
 from ratecli.experiment.plan import Task
 from ratecli.experiment.prepare import PreparedExperiment, prepare
 from ratecli.ledger.records import FAILED_STATUSES, PlannedTrial, TrialResult
+from ratecli.ledger.view import Ledger
 from ratecli.runner.trial import run_trial
 from ratecli.runner.workers import limit_to_one_thread
 
@@ -43,15 +46,27 @@ def spread(trials: Sequence[PlannedTrial]) -> list[PlannedTrial]:
     return [trials[k] for k in sorted(places, key=lambda place: abs(place - middle))]
 
 
-def groups(prepared: PreparedExperiment) -> dict[Group, list[PlannedTrial]]:
-    """Return the trials of the first seed by group."""
+def groups(trials: Iterable[PlannedTrial]) -> dict[Group, list[PlannedTrial]]:
+    """Return the trials by group."""
     found: dict[Group, list[PlannedTrial]] = {}
-    seed = prepared.experiment.seeds[0]
-    for trial in prepared.plan.planned:
-        if trial.seed == seed:
-            place = (trial.label, str(trial.point.get(DATASET_AXIS, "")))
-            found.setdefault(place, []).append(trial)
+    for trial in trials:
+        place = (trial.label, str(trial.point.get(DATASET_AXIS, "")))
+        found.setdefault(place, []).append(trial)
     return found
+
+
+def groups_of_first_seed(prepared: PreparedExperiment) -> dict[Group, list[PlannedTrial]]:
+    seed = prepared.experiment.seeds[0]
+    return groups(trial for trial in prepared.plan.planned if trial.seed == seed)
+
+
+def stored(folder: Path) -> dict[Group, list[float]]:
+    """Return the processor seconds of the stored trials of each group."""
+    ledger = Ledger.read(folder / "trials.sqlite")
+    parts = groups(trial for trial in ledger.plan if trial.key in ledger.results)
+    return {
+        place: [ledger.results[trial.key].seconds for trial in own] for place, own in parts.items()
+    }
 
 
 def processor_seconds() -> float:
@@ -86,7 +101,7 @@ def measure(prepared: PreparedExperiment, budget: float) -> dict[Group, list[flo
     """Return the processor seconds of some trials of each group."""
     found: dict[Group, list[float]] = {}
     begun, runner = processor_seconds(), Runner(prepared.plan.tasks)
-    chosen = {place: spread(trials) for place, trials in groups(prepared).items()}
+    chosen = {place: spread(trials) for place, trials in groups_of_first_seed(prepared).items()}
     with limit_to_one_thread():
         for turn in range(TRIALS):
             for place, trials in chosen.items():
@@ -104,7 +119,8 @@ def measure(prepared: PreparedExperiment, budget: float) -> dict[Group, list[flo
 def lines(found: dict[Group, list[float]], every: Sequence[Group]) -> Iterator[str]:
     """Yield the lines of the key."""
     counts = sorted({len(own) for own in found.values()})
-    yield f"{COMMENT}, of {' or '.join(map(str, counts))} trials each"
+    some = " to " if len(counts) > 2 else " or "
+    yield f"{COMMENT}, of {some.join(map(str, dict.fromkeys([counts[0], counts[-1]])))} trials each"
     yield "trial_seconds:"
     labels = dict.fromkeys(label for label, _ in every)
     for label in labels:
@@ -119,11 +135,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--budget", type=float, default=60.0, help="processor seconds for a file")
+    parser.add_argument("--results", type=Path, help="a folder with stored results of the files")
     arguments = parser.parse_args()
     for path in arguments.files:
         prepared = prepare(path, offline=True)
-        found = measure(prepared, arguments.budget)
-        text = "\n".join(lines(found, list(groups(prepared)))) + "\n"
+        if arguments.results:
+            found = stored(arguments.results / prepared.experiment.name)
+        else:
+            found = measure(prepared, arguments.budget)
+        text = "\n".join(lines(found, list(groups(prepared.plan.planned)))) + "\n"
         before = path.read_text("utf-8")
         after = OLD.sub("", before)
         at = re.search(r"^(metrics|report|expect):", after, re.MULTILINE)
