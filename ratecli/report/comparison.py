@@ -143,8 +143,9 @@ class Comparison:
             first = names.setdefault(repr([ledger.experiment.get(x) for x in SAME_TASKS]), name)
             for group in gr.main_groups(ledger.algorithms) if CONSTRAINT_AXIS in swept else ():
                 point = {x: group.point[x] for x in ledger.sweep if x in swept and x in group.point}
-                setting = st.format_point(point)
-                points[setting] = point
+                known = (text for text, each in points.items() if each == point)
+                setting = next(known, st.format_point(point))  # files may have another order
+                points.setdefault(setting, point)
                 rows.append(dict(zip(KEYS, (first, setting, group.label), strict=True)))
                 rows[-1] |= {"file": name, **_counted(group)}
         return cls(

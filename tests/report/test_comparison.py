@@ -82,10 +82,14 @@ def test_methods_that_hold_are_ranked_by_error_then_others_by_their_share(ledger
 
 def test_files_with_the_same_tasks_count_as_one_experiment():
     files = {"a": ledger("a", without="tight"), "more": ledger("more", source="a")}
-    more = [each for each in files["more"].plan if each.label in {"tight", "unconstrained"}]
+    more = [
+        replace(each, point=dict(reversed(each.point.items())))
+        for each in files["more"].plan
+        if each.label in {"tight", "unconstrained"}
+    ]
     files["more"] = replace(files["more"], plan=more)
     together, alone = (Comparison.of(each, {}).rows for each in (files, {"a": ledger("a")}))
-    of = {"experiment", "method", "rank", "excess", "times"}
+    of = {"experiment", "setting", "method", "rank", "excess", "times"}
     known = [rows[[*of]].sort_values("method", ignore_index=True) for rows in (together, alone)]
     pd.testing.assert_frame_equal(*known)
     assert set(together["file"]) == {"a", "more"}
