@@ -2,11 +2,13 @@
 
 import warnings
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 import pandas as pd
 import pytest
 from oracles.goals import Rules, problem, run, smooth_rows
+from ratecli_peers.thresholds import NO_THRESHOLDS
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
@@ -83,6 +85,17 @@ def test_threshold_optimizer(rule, constraint, tol):
     np.testing.assert_allclose(decisions("threshold_optimizer", rule), expected, atol=1e-9)
 
 
+def test_a_random_choice_with_one_member_has_the_same_main_variant():
+    """Reports count the trials of a main variant together."""
+    pytest.importorskip("error_parity")
+    rows = replace(ROWS, label=(ROWS.X[:, 0] > 0).astype(float))
+    solver = make_solver("error_parity", {"scores": "in_sample"}, ["rule"])
+    rules = (Rules({"rule": f"max_gap(positive_rate, by=g) <= {each}"}) for each in (0.05, 0.5))
+    found = [run(solver, problem(rows, each)) for each in rules]
+    assert [len(each.main.members) > 1 for each in found] == [True, False]
+    assert [[*each.variants] for each in found] == [["stochastic"], ["stochastic"]]
+
+
 def test_a_ratio_is_the_largest_difference_that_keeps_it():
     pytest.importorskip("fairlearn")
     found = decisions("threshold_optimizer", RATIO, steps=8)
@@ -96,6 +109,7 @@ def test_a_ratio_is_the_largest_difference_that_keeps_it():
         (PARITY, "DemographicParity", {"difference_bound": 0.05}),
         (RECALL, "TruePositiveRateParity", {"difference_bound": 0.05}),
         (RATIO, "DemographicParity", {"ratio_bound": 0.8}),
+        (ODDS, "EqualizedOdds", {"difference_bound": 0.05}),
     ],
 )
 def test_grid_search(rule, moment, bound):
@@ -142,6 +156,7 @@ def probabilities(scores, model):
         (RATIO, "pos_pred_rate.min_ratio", 0.8, []),
         (RECALL, "recall.max_diff", 0.05, []),
         ("min(tpr, by=g) >= 0.8", "recall.min", 0.8, []),
+        (ODDS, "equalized_odds_max", 0.05, []),
         ({"rule": RATIO, "r": "min(tpr, by=g) >= 0.7"}, "pos_pred_rate.min_ratio", 0.8,
          [("recall.min", 0.7)]),
     ],
@@ -151,8 +166,7 @@ def test_oxonfair(rule, metric, value, more, options):
     oxonfair = pytest.importorskip("oxonfair")
 
     def metric_of(name):
-        rate, _, whole = name.partition(".")
-        return getattr(getattr(oxonfair.group_metrics, rate), whole)
+        return attrgetter(name)(oxonfair.group_metrics)
 
     data = {"data": probabilities(*plain(**options)), "target": LABEL, "groups": GROUP}
     made = oxonfair.FairPredictor(None, data)
@@ -162,6 +176,15 @@ def test_oxonfair(rule, metric, value, more, options):
     )
     found = decisions("oxonfair", rule, **options, scores="in_sample")
     np.testing.assert_array_equal(found, made.predict(data))
+
+
+def test_oxonfair_has_no_solution_if_no_point_of_its_grid_keeps_all_limits():
+    pytest.importorskip("oxonfair")
+    rules = {"p": "min_ratio(positive_rate, by=g) >= 0.9999", "t": "max_gap(tpr, by=g) <= 0.0001",
+             "r": "min(tpr, by=g) >= 0.5", "e": "max_gap(error, by=g) <= 0.0001"}  # fmt: skip
+    solver = make_solver("oxonfair", {"scores": "in_sample"}, ["rule"])
+    found = run(solver, problem(ROWS, Rules(rules)))
+    assert (found.status, found.reason) == ("no_solution_found", NO_THRESHOLDS)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.36, 0.4])
@@ -253,13 +276,19 @@ def test_calibrated_equalized_odds(cost):
         ("max_gap(positive_rate, by=g) <= 0.1", "statistical_parity"),
         ("min_ratio(positive_rate, by=g) >= 0.8", "disparate_impact"),
         ("max_gap(tpr, by=g) <= 0.1", "equal_opportunity"),
+        ("equalized_odds_difference(by=g) <= 0.1", "average_odds"),
     ],
 )
-def test_reject_option(rule, scoring):
+@pytest.mark.parametrize("metric", ["balanced_accuracy", "accuracy"])
+def test_reject_option(rule, scoring, metric):
     package = pytest.importorskip("aif360.sklearn.postprocessing")
     chances, label = by_group(probabilities(*plain()))
     privileged = int(label.groupby(level=0).mean().to_numpy().argmax())
     made = package.RejectOptionClassifierCV("group", scoring=scoring)
     made.fit(chances, label, priv_group=privileged)
-    found = decisions("reject_option", rule, rows=TWO_GROUPS)
+    if metric == "accuracy":
+        scores = {**made.scoring, "bal_acc": "accuracy"}
+        made = package.RejectOptionClassifierCV("group", scoring=scores, refit=made.refit)
+        made.fit(chances, label, priv_group=privileged)
+    found = decisions("reject_option", rule, rows=TWO_GROUPS, metric=metric)
     np.testing.assert_array_equal(found, made.predict(chances))

@@ -25,10 +25,12 @@ from ratecli_peers.reductions import AffineRowsMoment  # noqa: E402  needs fairl
 
 BOUND = 0.05
 GROUPS = ("a", "b", "c")
-PARITY = Rules(
-    {f"{g}{sign}": f"{sign}(positive_rate[g={g}] - positive_rate) <= {BOUND}"
-     for g in GROUPS for sign in ("", "-")}
-)  # fmt: skip
+
+
+def parity(rate: str) -> Rules:
+    """Return limits on the difference between each group and all rows."""
+    sides = [(g, sign) for g in GROUPS for sign in ("", "-")]
+    return Rules({f"{g}{s}": f"{s}({rate}[g={g}] - {rate}) <= {BOUND}" for g, s in sides})
 
 
 def solved(given: Problem, **options) -> Solution:
@@ -72,17 +74,25 @@ def test_without_constraints_it_is_the_plain_logistic_regression():
     assert error < 0.25
 
 
-def test_on_fairlearns_own_goal_it_finds_what_fairlearn_finds():
-    """Demographic parity as fairlearn means it: each group against all rows."""
+@pytest.mark.parametrize(
+    ("rate", "moment"),
+    [
+        ("positive_rate", "DemographicParity"),
+        ("tpr", "TruePositiveRateParity"),
+        ("fpr", "FalsePositiveRateParity"),
+    ],
+)
+def test_on_fairlearns_own_goal_it_finds_what_fairlearn_finds(rate, moment):
+    """Parity as fairlearn means it: each group against all rows."""
     rows = smooth_rows(1)
-    given = problem(rows, PARITY)
+    given = problem(rows, parity(rate))
     gap = 0.002
     ours = solved(given, gap=gap)
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
-    parity = reductions.DemographicParity(difference_bound=BOUND)
+    bound = getattr(reductions, moment)(difference_bound=BOUND)
     learner = LogisticRegression(solver="liblinear")
-    theirs = reductions.ExponentiatedGradient(learner, parity, nu=gap)
+    theirs = reductions.ExponentiatedGradient(learner, bound, nu=gap)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         theirs.fit(rows.X, rows.label.astype(int), sensitive_features=rows.group.astype(str))
@@ -156,6 +166,6 @@ def test_by_default_it_is_deterministic_and_nearly_as_good():
 
 
 def test_too_few_steps_are_a_limit():
-    found = solved(problem(smooth_rows(1), PARITY), iterations=2, gap=1e-6)
+    found = solved(problem(smooth_rows(1), parity("positive_rate")), iterations=2, gap=1e-6)
     assert found.status == "iteration_limit"
     assert found.reason.startswith("after 2 steps a gap of ")

@@ -1,11 +1,7 @@
 """Rules that a package does not know are refused before a run, in ratecli's words."""
 
-import os
-
 import pytest
-from ratecli_peers.thresholds import NO_THRESHOLDS
 
-from experiments import EXPERIMENTS, run_file
 from ratecli.errors import FaultError
 from ratecli.experiment.prepare import check_available
 
@@ -72,16 +68,3 @@ def test_other_objectives_are_refused(check, algorithm):
 )
 def test_their_own_rules_are_accepted(check, algorithm, rules):
     assert not check(algorithm, rules).warnings
-
-
-@pytest.mark.skipif(not os.environ.get("RATECLI_DATA_MIRROR"), reason="needs the real files")
-def test_a_grid_without_a_point_within_all_limits_has_no_solution(tmp_path, monkeypatch):
-    pytest.importorskip("oxonfair")
-    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "data"))
-    path = tmp_path / "law.yaml"
-    path.write_text((EXPERIMENTS / "comparison" / "law.yaml").read_text("utf-8"))
-    axes = ["dataset=[known]", "constraint=[odds]", "model=[linear]"]
-    changes = ["algorithms=[oxonfair]", "trial_seconds={}", "seeds=1"]
-    _, store = run_file(path, *(f"sweep.{each}" for each in axes), *changes)
-    ((_, result),) = store.results().items()
-    assert (result.status, result.reason) == ("no_solution_found", NO_THRESHOLDS)

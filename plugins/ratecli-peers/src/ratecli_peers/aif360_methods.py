@@ -76,7 +76,7 @@ class CalibratedEqualizedOdds(GroupsOnly, AfterModel):
 
     cost_constraint: Literal["fpr", "fnr", "weighted"] = "weighted"
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     needs: ClassVar[tuple[str, ...]] = NEEDS
     two_groups: ClassVar[bool] = True
 
@@ -116,6 +116,7 @@ class RejectOption(KnownRules, AfterModel):
     metric: Literal["balanced_accuracy", "accuracy"] = "balanced_accuracy"
 
     version: ClassVar[int] = 1
+    random: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = NEEDS
     two_groups: ClassVar[bool] = True
     accepts: ClassVar[tuple[tuple[Kind, str], ...]] = (

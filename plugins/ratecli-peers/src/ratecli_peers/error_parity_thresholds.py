@@ -44,7 +44,7 @@ class ErrorParity(WithinTolerance):
     false_pos_cost: Annotated[float, Gt(0)] = 1.0
     false_neg_cost: Annotated[float, Gt(0)] = 1.0
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     needs: ClassVar[tuple[str, ...]] = ("error-parity",)
 
     def within(

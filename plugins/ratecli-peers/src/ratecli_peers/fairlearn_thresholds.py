@@ -38,7 +38,7 @@ class ThresholdOptimizer(WithinTolerance):
 
     grid_size: Annotated[int, Ge(1)] = 1000
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     needs: ClassVar[tuple[str, ...]] = ("fairlearn",)
 
     def within(

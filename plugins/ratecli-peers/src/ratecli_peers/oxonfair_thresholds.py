@@ -30,7 +30,15 @@ from ratecli_peers.rows import (
     package_errors,
     solution,
 )
-from ratecli_peers.rules import GroupRule, Kind, KnownRules, group_rules, tightened_rules
+from ratecli_peers.rules import (
+    EQUALIZED_ODDS,
+    GroupRule,
+    Kind,
+    KnownRules,
+    group_rules,
+    tightened_rule,
+    tightened_rules,
+)
 from ratecli_peers.thresholds import NO_THRESHOLDS, AfterModel
 
 METRICS = {
@@ -51,10 +59,12 @@ class OxonFair(KnownRules, AfterModel):
     """OxonFair's `FairPredictor` (Delaney et al. 2024): the best thresholds of groups on a grid.
 
     It takes any number of limits on differences, ratios and lower limits of rates of groups. The
-    first is its `constraint`, the others are `additional_constraints`. Of more than two groups, the
-    largest difference and the smallest ratio count (`max_diff`, `min_ratio`; its `diff` and `ratio`
-    are means over pairs). A comparison in one direction is enforced in both. Without constraints,
-    the model is returned. Rows in none of the groups keep the model's threshold.
+    first is its `constraint`, the others are `additional_constraints`. One constraint on
+    differences of `tpr` and `fpr` is its `equalized_odds_max`, with the stricter limit. Of more
+    than two groups, the largest difference and the smallest ratio count (`max_diff`, `min_ratio`;
+    its `diff` and `ratio` are means over pairs). A comparison in one direction is enforced in both.
+    Without constraints, the model is returned. Rows in none of the groups keep the model's
+    threshold.
 
     It uses its fast search. For models that overfit, its documentation recommends to choose
     thresholds by rows that the model was not fitted to: `scores: {held_out: 0.4}`.
@@ -72,7 +82,8 @@ class OxonFair(KnownRules, AfterModel):
     groups: Literal["known", "inferred"] = "known"
     threshold: Annotated[float, Ge(0), Le(1)] = 2 / 3
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
+    random: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ("oxonfair",)
     several: ClassVar[bool] = True
     accepts: ClassVar[tuple[tuple[Kind, str], ...]] = (
@@ -100,7 +111,7 @@ class OxonFair(KnownRules, AfterModel):
     def chances(self, scored: ScoredGroups, problem: Problem) -> GroupChances | None:
         chances = scored.chances
         data = np.column_stack([1 - chances, chances])
-        peer = self._fitted(data, scored.rows, tightened_rules(problem))
+        peer = self._fitted(data, scored.rows, problem)
         return peer and [(np.array([cut]), np.ones(1)) for cut in _cuts(scored, peer)]
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
@@ -115,7 +126,7 @@ class OxonFair(KnownRules, AfterModel):
         unlikely = bool((data[:, 2:].max(axis=1) < self.threshold).any())
         least = self.threshold if unlikely else 0.0
         with package_errors("oxonfair"):
-            peer = self._fitted(data, rows, tightened_rules(problem), least)
+            peer = self._fitted(data, rows, problem, least)
             if peer is None:
                 return Solution({}, "no_solution_found", NO_THRESHOLDS)
             decided = peer.predict({"data": data, "target": rows.label, "groups": rows.group})
@@ -123,9 +134,7 @@ class OxonFair(KnownRules, AfterModel):
         judged = scored.judged(np.asarray(decided, dtype=float))
         return solution(problem, classifier, begun, "oxonfair", judged)
 
-    def _fitted(
-        self, data: Array, rows: GroupRows, rules: Sequence[GroupRule], least: float = 0.0
-    ) -> Any:
+    def _fitted(self, data: Array, rows: GroupRows, problem: Problem, least: float = 0.0) -> Any:
         """Return the predictor of chances of labels (m, 2), and of groups (m, G) if inferred.
 
         None if no point of a grid satisfies the additional constraints.
@@ -136,16 +145,26 @@ class OxonFair(KnownRules, AfterModel):
         inferred = {"inferred_groups": lambda d: d[:, 2:]} if self.groups == "inferred" else {}
         validation = {"data": data, "target": rows.label, "groups": rows.group}
         peer = FairPredictor(lambda d: d[:, :2].copy(), validation, threshold=least, **inferred)
-        # its difference of accuracy is that of error
-        limits = [
-            (getattr(getattr(gm, METRICS[rule.rate]), WHOLE[rule.kind]), rule.bound)
-            for rule in rules
-        ]
-        (metric, bound), *others = limits
+        (metric, bound), *others = ((_metric(gm, rule), rule.bound) for rule in _rules(problem))
         try:
             return peer.fit(gm.accuracy, metric, bound, additional_constraints=others)
         except IndexError:  # of the points that are left, it takes the first
             return None
+
+
+def _rules(problem: Problem) -> list[GroupRule]:
+    """Return the rules of a problem; one constraint on differences of tpr and fpr is one rule."""
+    rules = tightened_rules(problem)
+    odds = {("difference", "tpr"), ("difference", "fpr")}
+    is_odds = len(problem.constraints) == 1 and {(each.kind, each.rate) for each in rules} == odds
+    return [tightened_rule(problem)] if is_odds else rules
+
+
+def _metric(metrics: Any, rule: GroupRule) -> Any:
+    """Return OxonFair's metric of a rule; its difference of accuracy is that of error."""
+    if rule.rate == EQUALIZED_ODDS:
+        return metrics.equalized_odds_max
+    return getattr(getattr(metrics, METRICS[rule.rate]), WHOLE[rule.kind])
 
 
 def _cuts(scored: ScoredGroups, peer: Any) -> Array:

@@ -84,9 +84,7 @@ class GroupRows:
         """(m, S) which slices the rows are in, as 0 and 1."""
         return self.groups.patterns[self.groups.of[self.rows]].astype(float)
 
-    def thresholds(
-        self, scorer: Classifier, chances: GroupChances
-    ) -> GroupThreshold | MixtureClassifier:
+    def thresholds(self, scorer: Classifier, chances: GroupChances) -> MixtureClassifier:
         """Return the classifier with thresholds of each of the G groups, chosen by chances.
 
         Rows of other groups keep the threshold of the scorer.
@@ -99,7 +97,7 @@ class GroupRows:
         joint, shares = couple_group_cuts(every)
         slices, patterns = self.groups.slices, self.groups.patterns
         members = [GroupThreshold(scorer, slices, patterns, cuts) for cuts in joint]
-        return members[0] if len(members) == 1 else MixtureClassifier.of(members, shares)
+        return MixtureClassifier.of(members, shares)
 
     def decisions(self, scores: Array, chances: GroupChances) -> Array:
         """Return the chance (m,) of a positive decision on rows with scores (m,)."""

@@ -29,7 +29,12 @@ NO_THRESHOLDS = "no thresholds that the package tries satisfy all limits"
 
 
 class AfterModel(ThresholdSolver):
-    """Base of algorithms that fit a model and let a package choose thresholds of groups."""
+    """Base of algorithms that fit a model and let a package choose thresholds of groups.
+
+    They are `random` if the package may choose among several thresholds of a group.
+    """
+
+    random: ClassVar[bool] = True
 
     @property
     def sees_slices(self) -> bool:
@@ -60,7 +65,8 @@ class AfterModel(ThresholdSolver):
             found = self.chances(scored, problem)
         if found is None:
             return Solution({}, "no_solution_found", NO_THRESHOLDS)
-        classifier = scored.rows.thresholds(scored.classifier, found)
+        mixture = scored.rows.thresholds(scored.classifier, found)
+        classifier = mixture if self.random else mixture.members[0]
         judged = scored.judged(scored.rows.decisions(scored.scores, found))
         return solution(problem, classifier, begun, self.needs[0], judged)
 
