@@ -34,6 +34,7 @@ PLACES = ("first", "second", "third")
 SAME_TASKS = ("datasets", "groups", "objective", "constraints", "seeds")
 """Keys of an experiment that define its tasks."""
 KEYS = ["experiment", "setting", "method"]
+TASK = KEYS[:2]
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class MethodSummary:
     times
         The median over tasks of a trial's seconds as a multiple of those of `unconstrained`.
     rank
-        The mean rank; NaN if the method has no trials in some task.
+        The mean rank among the methods with trials in all tasks; NaN for others.
     no_model, failed
         Shares of trials.
     """
@@ -65,8 +66,8 @@ class MethodSummary:
     failed: float
 
     @classmethod
-    def of(cls, rows: pd.DataFrame, tasks: int) -> MethodSummary:
-        """Return the summary of a method's rows in a setting of this number of tasks."""
+    def of(cls, rows: pd.DataFrame) -> MethodSummary:
+        """Return the summary of a method's rows in a setting."""
         held, excess = (gr.estimate_mean(rows[name].dropna()) for name in ("held", "excess"))
         if held.interval and held.half:  # shares are from 0 to 1
             low, high = held.interval
@@ -78,7 +79,7 @@ class MethodSummary:
             held=held,
             excess=excess,
             times=float(rows["times"].median()),
-            rank=float(rows["rank"].mean()) if len(rows) == tasks else math.nan,
+            rank=float(rows["rank"].mean()),
             no_model=float(rows["no_model"].sum() / rows["trials"].sum()),
             failed=float(rows["failed"].sum() / rows["trials"].sum()),
         )
@@ -137,6 +138,7 @@ class Comparison:
         """
         points: dict[str, Mapping[str, Any]] = {}
         names: dict[str, str] = {}
+        files: dict[tuple[str, str, str], str] = {}
         rows = []
         for name, ledger in ledgers.items():
             swept = ledger.experiment.get("sweep") or {}
@@ -146,13 +148,12 @@ class Comparison:
                 known = (text for text, each in points.items() if each == point)
                 setting = next(known, st.format_point(point))  # files may have another order
                 points.setdefault(setting, point)
-                rows.append(dict(zip(KEYS, (first, setting, group.label), strict=True)))
-                rows[-1] |= {"file": name, **_counted(group)}
-        return cls(
-            _placed(pd.DataFrame(rows).drop_duplicates(KEYS)) if rows else pd.DataFrame(),
-            points,
-            links,
-        )
+                keys = first, setting, group.label
+                if files.setdefault(keys, name) == name:
+                    place = repr([x for x in point.items() if x[0] != CONSTRAINT_AXIS])
+                    rows.append(dict(zip(KEYS, keys, strict=True)) | _counted(group))
+                    rows[-1] |= {"file": name, "place": place}
+        return cls(_placed(pd.DataFrame(rows)) if rows else pd.DataFrame(), points, links)
 
     @cached_property
     def methods(self) -> list[str]:
@@ -162,8 +163,7 @@ class Comparison:
     def setting(self, setting: str) -> list[MethodSummary]:
         """Return the methods of a setting, the best first."""
         own = self.rows[self.rows["setting"] == setting]
-        tasks = own["experiment"].nunique()
-        found = [MethodSummary.of(part, tasks) for _, part in own.groupby("method", sort=False)]
+        found = [MethodSummary.of(part) for _, part in own.groupby("method", sort=False)]
         return sorted(found, key=lambda each: each.order)
 
     def sheet(self, setting: str) -> st.Sheet:
@@ -171,19 +171,21 @@ class Comparison:
         methods = self.setting(setting)
         tasks = max(each.tasks for each in methods)
         ranked = sum(not math.isnan(each.rank) for each in methods)
-        difference = f"{critical_difference(ranked, tasks):.1f}" if ranked > 1 else ""
-        text = note("setting", tasks=tasks, ranked=ranked, difference=difference)
+        difference = critical_difference(ranked, tasks) if ranked > 1 else math.inf
+        shown = f"{difference:.1f}" if difference < ranked else ""
+        text = note("setting", tasks=tasks, ranked=ranked, difference=shown)
         rows = [each.row() for each in methods]
         least = rows[0]["error above best"]
         rows[0]["error above best"] = replace(least, best=not methods[0].order[0])
         return st.make_sheet(setting, rows, text)
 
     def best_sheet(self) -> st.Sheet:
-        """Return the three best methods of each setting."""
+        """Return the three best methods of each setting, of those that hold the rule somewhere."""
         rows = []
         for setting, point in self.points.items():
             cells = {**point, **dict.fromkeys(PLACES, "")}
-            for place, row in zip(PLACES, self.setting(setting), strict=False):
+            best = [row for row in self.setting(setting) if row.holds]
+            for place, row in zip(PLACES, best, strict=False):
                 above = _signed_cell(row.excess).text.split(" ")[0]
                 kept = f"{row.holds}/{row.tasks}"
                 cells[place] = f"{row.method} ({', '.join(filter(None, [kept, above]))})"
@@ -247,19 +249,26 @@ def _placed(rows: pd.DataFrame) -> pd.DataFrame:
     """Add to each method's row what compares it with the others of the task.
 
     `holds`: whether it holds the rule in the task, with a model in at least half of the trials.
-    `excess`: its objective above the lowest one of these. `times`: its seconds as a multiple of
-    those of `unconstrained`. `rank`: from 1; methods that hold by objective, then others by share.
+    `excess`: its objective above the lowest one of these. `times`: its seconds as a multiple of the
+    median of those of `unconstrained` over rules, since the first trials also read the rows.
+    `rank`: from 1, among the methods with trials in all tasks of the setting; methods that hold by
+    objective, then others by the share of trials with a model that satisfies the rule.
     """
     holds = (rows["held"] >= HELD_SHARE) & (2 * rows["models"] >= rows["trials"])
-    best = rows["error"].where(holds)
-    plain = rows["seconds"].where(rows["algorithm"] == "unconstrained")
-    rows = rows.assign(holds=holds, key=np.where(holds, rows["error"], 2 - rows["held"].fillna(0)))
-    task = rows.groupby(KEYS[:2])
+    rows = rows.assign(
+        holds=holds,
+        best=rows["error"].where(holds),
+        key=rows["error"].where(holds, -rows["satisfied"] / rows["trials"]),
+        plain=rows["seconds"].where(rows["algorithm"] == "unconstrained"),
+    )
+    tasks = rows.groupby("setting")["experiment"].transform("nunique")
+    complete = rows[rows.groupby(KEYS[1:])["experiment"].transform("nunique") == tasks]
+    before = complete.groupby(TASK)["holds"].transform("sum").where(~complete["holds"], 0)
     return rows.assign(
-        excess=rows["error"] - best.groupby([rows[key] for key in KEYS[:2]]).transform("min"),
-        times=rows["seconds"] / plain.groupby([rows[key] for key in KEYS[:2]]).transform("min"),
-        rank=task["key"].rank(),
-    ).drop(columns="key")
+        excess=rows["error"] - rows.groupby(TASK)["best"].transform("min"),
+        times=rows["seconds"] / rows.groupby(["experiment", "place"])["plain"].transform("median"),
+        rank=before + complete.groupby([*TASK, "holds"])["key"].rank(),
+    ).drop(columns=["best", "key", "plain", "place"])
 
 
 def critical_difference(methods: int, tasks: int) -> float:
