@@ -1,6 +1,7 @@
 import contextlib
 import itertools
 from dataclasses import replace
+from operator import itemgetter
 
 import numpy as np
 import pytest
@@ -8,18 +9,19 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from oracles import problem1
 from oracles.goals import BOTH, KL, Rows, Rules, grid_rows, problem, rates_of, smooth_rows
-from scipy import sparse
 from scipy.optimize import linprog
 from thinned import one_in
 
+from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import RowKinds
+from ratecli.solvers.curve import RateCurve
+from ratecli.solvers.hull import mixture
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.master import HullOptimum, best_in_hull, min_violation
 from ratecli.solvers.hull.mixture import max_slack_problem
 from ratecli.solvers.hull.options import Mixture
 from ratecli.solvers.hull.simplex import _solve_by_highs, solve_linear_program
 from ratecli.solvers.oracles.base import OracleRows
-from ratecli.solvers.oracles.linear_search import best_line_step, sweep_directions
 from ratecli.solvers.problem import Problem
 
 GAP = 1e-5
@@ -254,18 +256,43 @@ PROGRAMS = {
 }
 
 
+class ExactOracle:
+    """The cheapest of all linear classifiers of integral points in the plane."""
+
+    starts = False
+
+    def __init__(self, rows: OracleRows) -> None:
+        self.rows, points = rows, np.round(rows.X).astype(int)
+        self.directions = problem1.directions(np.unique(points, axis=0))
+
+    def answer(self, prices, near):  # noqa: ARG002
+        costs = self.rows.costs(prices)
+        every = []
+        for weights in self.directions:
+            scores = self.rows.X @ weights
+            cut = RateCurve.of(scores).cheapest(costs)
+            every.append((costs @ (scores > cut), Threshold(weights.astype(float), -cut)))
+        return min(every, key=itemgetter(0))[1]
+
+
+@pytest.fixture
+def _exact_oracle(monkeypatch):
+    monkeypatch.setattr(mixture, "make_oracle", lambda _, rows, *__: ExactOracle(rows))
+
+
 def best(given: Problem, **options):
     return Mixture(**(BOTH | options)).solve(given, np.random.default_rng(0), lambda _: None)
 
 
 @pytest.mark.parametrize(("seed", "name"), one_in(2, itertools.product(range(2), PROGRAMS)))
+@pytest.mark.usefixtures("_exact_oracle")
 def test_result_is_the_best_mixture_of_all_linear_classifiers(name, seed):
     rows = grid_rows(seed, n=24, d=2)
     given = problem(rows, PROGRAMS[name], l2=0.04)
     every = np.stack([given.rates.rates(p) for p in problem1.dichotomies(rows.X)], axis=1)
     program = RateProgram.of(given)
     expected = best_in_hull(program, RatePoints.classifiers(every), 1e-5)
-    found = best(given, gap=1e-5, calls=200, sweeps=6)
+    found = best(given, gap=1e-5, calls=200)
     rates = rates_of(given, found.variants["stochastic"])
     assert found.status == "solved"
     assert program.excess(rates) <= 1e-6
@@ -292,6 +319,7 @@ def test_objective_decreases_and_constraints_hold(name):
 
 
 @pytest.mark.parametrize("seed", one_in(3, range(3)))
+@pytest.mark.usefixtures("_exact_oracle")
 def test_constraints_that_cost_nothing_hold_with_the_largest_slack(seed):
     """A random decision has equal selection rates at no cost: of all such mixtures, take the one of least error."""
     rows = grid_rows(seed, n=24, d=2)
@@ -299,7 +327,7 @@ def test_constraints_that_cost_nothing_hold_with_the_largest_slack(seed):
     every = np.stack([given.rates.rates(p) for p in problem1.dichotomies(rows.X)], axis=1)
     room = max_slack_problem(given, 1e-4)
     least = best_in_hull(RateProgram.of(room), RatePoints.classifiers(every), 1e-5)
-    found = best(given, calls=200, sweeps=6)
+    found = best(given, calls=200)
     rates = rates_of(given, found.variants["stochastic"])
     program = RateProgram.of(given)
     assert found.status == "solved"
@@ -351,29 +379,6 @@ def test_too_few_calls_are_an_iteration_limit():
     assert found.status == "iteration_limit"
     assert found.reason.startswith("after 1 rounds the objective could")
     assert set(found.variants["hashed"].decide(given.X)) <= {0.0, 1.0}
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_line_step_has_the_smallest_cost(seed):
-    rng = np.random.default_rng(seed)
-    scores, slopes = rng.normal(size=15), rng.choice([-2.0, -1.0, 1.0], 15)
-    costs = rng.normal(size=15)
-    step = best_line_step(scores, slopes, costs)
-    turns = np.sort(-scores / slopes)
-    middles = np.concatenate([[turns[0] - 1], 0.5 * (turns[:-1] + turns[1:]), [turns[-1] + 1]])
-    least = min(costs @ (scores + t * slopes > 0) for t in middles)
-    assert costs @ (scores + step * slopes > 0) == pytest.approx(least)
-
-
-def test_sweeps_never_increase_the_cost():
-    rng = np.random.default_rng(0)
-    rows = sparse.csr_array(rng.normal(size=(400, 6)))
-    w, costs, paid = rng.normal(size=6), rng.normal(size=400), []
-    for _ in range(5):
-        paid.append(costs @ (rows @ w > 0))
-        w = sweep_directions(rows, w, costs, rng)
-    assert (np.diff(paid) <= 1e-9).all()
-    assert paid[-1] < paid[0] - 1
 
 
 def test_merged_rows_have_the_same_rates_and_costs():

@@ -353,11 +353,6 @@ def test_mixture_over_full_trees_is_optimal_over_all_rules(seed):
         assert program.excess(single) <= 1e-6
 
 
-def test_sweeps_require_the_linear_model():
-    with pytest.raises(ValueError, match="'sweeps' requires the linear model"):
-        Mixture(sweeps=2, model="plugin", **BOTH)
-
-
 GROUPS = {"plugin": {"groups": True}}
 
 

@@ -303,7 +303,7 @@ def _rows_and_oracle(
         plugin, judged = make_unseen_oracle(solver.model, solver.scores, problem)
         return plugin.rows, plugin, judged
     rows = make_oracle_rows(solver.model, problem, RowKinds.by(problem.rates))
-    return rows, make_oracle(solver.model, rows, problem.l2, rng, sweeps=solver.sweeps), problem
+    return rows, make_oracle(solver.model, rows, problem.l2, rng), problem
 
 
 def _ending(problem: Problem, search: ColumnGeneration, promised: float) -> tuple[str, str]:

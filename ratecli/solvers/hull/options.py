@@ -68,18 +68,12 @@ class Mixture(RandomizableSolver):
         - 1 folds, 2 <= K <= 100. `{held_out: S}`: only those of a share S of the rows, and the
         models are fitted to the others, 0 < S <= 0.9. Default: `{folds: 3}`. A recall of .8 that is
         chosen in sample is missed on new rows of Adult by .07.
-    sweeps
-        Number of passes over all features with which the linear model ends each answer. A pass
-        sets every weight to the value of least 0-1 cost. This lowers the training objective and
-        raises the test error: on a9a, at a ratio of 1.25, from .1590 to .1564 and from .1642 to
-        .1671.
     """
 
     gap: Annotated[float, Gt(0)] = 1e-4
     calls: Annotated[int, Ge(1)] = 60
     model: OracleOption = LINEAR_ORACLE
     scores: Scores | None = None
-    sweeps: Annotated[int, Ge(0)] = 0
 
     version: ClassVar[int] = 11
     runs: ClassVar[str] = "ratecli.solvers.hull.mixture:find_mixture"
@@ -91,8 +85,6 @@ class Mixture(RandomizableSolver):
         super().__post_init__()
         if self.scores is None and is_ensemble(self.model):  # record the resolved value, not None
             object.__setattr__(self, "scores", {"folds": DEFAULT_FOLDS})
-        if self.sweeps and self.model != LINEAR_ORACLE:
-            raise ValueError("'sweeps' requires the linear model: leave it out with another one")
 
     @property
     def idle(self) -> Mapping[str, str]:

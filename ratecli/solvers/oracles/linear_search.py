@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
 
@@ -19,57 +18,6 @@ from ratecli.solvers.curve import RateCurve
 from ratecli.solvers.design_matrix import add_ones_column, compact, row_blocks, scale_rows
 from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.oracles.base import OracleRows
-
-MIN_SAVED_SHARE = 1e-9
-"""Smallest decrease of the costs, as a share of their absolute sum, for which a step is taken."""
-RANDOM_DIRECTIONS = 10
-"""Number of random directions searched after the features."""
-
-
-def sweep_directions(
-    rows: sparse.csr_array, w: Array, costs: Array, rng: np.random.Generator
-) -> Array:
-    """Return weights (d,) after the best step along each feature and along random directions.
-
-    Along a direction, the cost of the decisions `rows @ w > 0` is a step function. Its minimum is
-    found by sorting the step sizes at which a row's decision flips. The cost never increases.
-    """
-    scores = rows @ w
-    columns = sparse.csc_array(rows)
-    for direction, used, slopes in _search_directions(columns, rng):
-        step = best_line_step(scores[used], slopes, costs[used])
-        w = w + step * direction
-        scores[used] += step * slopes
-    return w
-
-
-def best_line_step(scores: Array, slopes: Array, costs: Array) -> float:
-    """Return the step t with the smallest `costs @ (scores + t * slopes > 0)`; 0 if none improves.
-
-    Arrays are (m,); no slope is 0.
-    """
-    step = -RateCurve.of(scores / slopes).cheapest(np.sign(slopes) * costs)
-    saved = costs @ ((scores > 0).astype(float) - (scores + step * slopes > 0))
-    return step if saved > MIN_SAVED_SHARE * np.abs(costs).sum() else 0.0
-
-
-def _search_directions(
-    columns: sparse.csc_array, rng: np.random.Generator
-) -> Iterator[tuple[Array, NDArray[np.intp], Array]]:
-    """Yield directions (d,), the rows whose scores they change, and by how much."""
-    d = columns.shape[1]
-    for j in rng.permutation(d):
-        part = slice(columns.indptr[j], columns.indptr[j + 1])
-        used, slopes = columns.indices[part].astype(np.intp), columns.data[part]
-        if slopes.any():
-            yield np.eye(1, d, j)[0], used[slopes != 0], slopes[slopes != 0]
-    for _ in range(RANDOM_DIRECTIONS):
-        direction = rng.normal(size=d)
-        slopes = columns @ direction
-        used = np.flatnonzero(slopes)
-        if len(used):
-            yield direction, used, slopes[used]
-
 
 SIGMOID_SHARPNESS = (1.0, 3.0)
 """Sharpness of successive descents, each started at the end of the one before."""
@@ -102,15 +50,11 @@ class LinearOracle:
         The training rows.
     l2
         Weight of `|w|^2 / 2`, bias included, relative to the loss with costs that add up to 1.
-    sweeps
-        Passes of exact steps along single features afterwards (see `sweep_directions`).
     """
 
     starts: ClassVar[bool] = True
     rows: OracleRows
     l2: float
-    sweeps: int
-    rng: np.random.Generator
 
     @cached_property
     def _features(self) -> Features:
@@ -156,11 +100,6 @@ class LinearOracle:
         # because of the penalty, the descent may end at a higher cost than it started from
         X = self.rows.X
         w = min(map(with_best_bias, tried), key=lambda w: shares @ (X @ w[:-1] + w[-1] > 0))
-        if self.sweeps:
-            rows = sparse.csr_array(add_ones_column(X))
-            for _ in range(self.sweeps):
-                w = sweep_directions(rows, w, shares, self.rng)
-        w = with_best_bias(w)
         return Threshold(w[:-1], float(w[-1]))
 
     def _from_scratch(self, shares: Array) -> list[Array]:

@@ -307,13 +307,11 @@ def make_oracle_rows(value: Any, problem: Problem, kinds: RowKinds) -> OracleRow
     return OracleRows.of(X, kinds, slices, problem.column_layout)
 
 
-def make_oracle(
-    value: Any, rows: OracleRows, l2: float, rng: np.random.Generator, *, sweeps: int = 0
-) -> Oracle:
-    """Return the oracle that a checked option names; `sweeps` are for `LinearOracle`."""
+def make_oracle(value: Any, rows: OracleRows, l2: float, rng: np.random.Generator) -> Oracle:
+    """Return the oracle that a checked option names."""
     choice = NamedOptions.parse(value)
     if choice.name == LINEAR_ORACLE:
-        return LinearOracle(rows, l2, sweeps, rng)
+        return LinearOracle(rows, l2)
     if choice.name == REGRESSION_ORACLE:
         return PairedRegressionOracle(rows)
     if choice.name != PLUGIN_ORACLE:
