@@ -39,50 +39,41 @@ TASK = KEYS[:2]
 
 @dataclass(frozen=True)
 class MethodSummary:
-    """A method over the tasks of a setting.
+    """The `rows` of a method in a setting, one for each task with trials of it."""
 
-    Attributes
-    ----------
-    tasks, holds
-        The number of tasks with trials of the method, and in how many it holds the rule.
-    held, excess
-        Means over tasks: the share of models that hold the rule, and the objective above the best.
-    times
-        The median over tasks of a trial's seconds as a multiple of those of `unconstrained`.
-    rank
-        The mean rank among the methods with trials in all tasks; NaN for others.
-    no_model, failed
-        Shares of trials.
-    """
+    rows: pd.DataFrame
 
-    method: str
-    tasks: int
-    holds: int
-    held: gr.IntervalEstimate
-    excess: gr.IntervalEstimate
-    times: float
-    rank: float
-    no_model: float
-    failed: float
+    @property
+    def method(self) -> str:
+        return str(self.rows["method"].iloc[0])
 
-    @classmethod
-    def of(cls, rows: pd.DataFrame) -> MethodSummary:
-        """Return the summary of a method's rows in a setting."""
-        held, excess = (gr.estimate_mean(rows[name].dropna()) for name in ("held", "excess"))
+    @property
+    def tasks(self) -> int:
+        return len(self.rows)
+
+    @property
+    def holds(self) -> int:
+        """In how many tasks it holds the rule."""
+        return int(self.rows["holds"].sum())
+
+    @property
+    def held(self) -> gr.IntervalEstimate:
+        """The mean over tasks of the share of models that hold the rule."""
+        held = gr.estimate_mean(self.rows["held"].dropna())
         if held.interval and held.half:  # shares are from 0 to 1
             low, high = held.interval
             held = replace(held, low=max(low, 0.0), high=min(high, 1.0), half=None)
-        return cls(
-            method=str(rows["method"].iloc[0]),
-            tasks=len(rows),
-            holds=int(rows["holds"].sum()),
-            held=held,
-            excess=excess,
-            times=float(rows["times"].median()),
-            rank=float(rows["rank"].mean()),
-            no_model=float(rows["no_model"].sum() / rows["trials"].sum()),
-            failed=float(rows["failed"].sum() / rows["trials"].sum()),
-        )
+        return held
+
+    @property
+    def excess(self) -> gr.IntervalEstimate:
+        """The mean over tasks of the objective above the best."""
+        return gr.estimate_mean(self.rows["excess"].dropna())
+
+    @property
+    def times(self) -> float:
+        """The median over tasks of a trial's seconds as a multiple of those of `unconstrained`."""
+        return float(self.rows["times"].median())
 
     @property
     def order(self) -> tuple[bool, float, float]:
@@ -97,16 +88,17 @@ class MethodSummary:
 
     def row(self) -> dict[str, Any]:
         """Return the cells of the method's row in the table of a setting."""
-        known = not math.isnan(self.rank)
+        rank = self.rows["rank"].mean()  # of the methods with trials in all tasks
+        none, failed = self.rows[["no_model", "failed"]].sum() / self.rows["trials"].sum()
         return {
             "method": self.method,
             "holds": st.share_cell(self.holds, self.tasks, st.share_tone(self.holds, self.tasks)),
             "models that hold": st.estimate_cell(self.held),
             "error above best": _signed_cell(self.excess),
             "time": st.SheetCell(f"{self.times:.1f}", self.times),
-            "rank": st.SheetCell(f"{self.rank:.1f}", self.rank) if known else "",
-            "no model": st.SheetCell(f"{self.no_model:.0%}", self.no_model),
-            "failed": st.SheetCell(f"{self.failed:.0%}", self.failed),
+            "rank": "" if math.isnan(rank) else st.SheetCell(f"{rank:.1f}", rank),
+            "no model": st.SheetCell(f"{none:.0%}", none),
+            "failed": st.SheetCell(f"{failed:.0%}", failed),
         }
 
 
@@ -163,14 +155,14 @@ class Comparison:
     def setting(self, setting: str) -> list[MethodSummary]:
         """Return the methods of a setting, the best first."""
         own = self.rows[self.rows["setting"] == setting]
-        found = [MethodSummary.of(part) for _, part in own.groupby("method", sort=False)]
+        found = [MethodSummary(part) for _, part in own.groupby("method", sort=False)]
         return sorted(found, key=lambda each: each.order)
 
     def sheet(self, setting: str) -> st.Sheet:
         """Return the table of a setting, with a row for each method."""
         methods = self.setting(setting)
         tasks = max(each.tasks for each in methods)
-        ranked = sum(not math.isnan(each.rank) for each in methods)
+        ranked = sum(bool(each.rows["rank"].notna().all()) for each in methods)
         difference = critical_difference(ranked, tasks) if ranked > 1 else math.inf
         shown = f"{difference:.1f}" if difference < ranked else ""
         text = note("setting", tasks=tasks, ranked=ranked, difference=shown)
