@@ -9,7 +9,7 @@ PEERS := $(VENV)/peers
 # Compiled modules are kept: tests and workers start Python dozens of times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart check comparison test test-slow lint fuzz bench reference docs clean
+.PHONY: quickstart check peers comparison test test-peers test-slow lint fuzz bench reference docs clean
 
 quickstart: $(RUNS)  ## run experiments/quickstart.yaml offline on generated data
 	$(BIN)/ratecli run experiments/quickstart.yaml --offline
@@ -27,9 +27,14 @@ test: $(READY)  ## all tests but the slow reproductions
 test-slow: $(READY)  ## reproductions that take minutes
 	$(BIN)/python -m pytest -m slow --hypothesis-profile=search
 
-comparison: $(READY)  ## a trial of each method of experiments/comparison, and the page that compares them
+peers: $(READY)  ## plugins/ratecli-peers with its packages, in a folder of its own
 	$(INSTALL) --target $(PEERS) --upgrade --no-deps --require-hashes -r plugins/ratecli-peers/constraints.txt
 	$(INSTALL) --target $(PEERS) --upgrade --no-deps --no-build-isolation ./plugins/ratecli-peers
+
+test-peers: peers  ## the tests of plugins/ratecli-peers
+	PYTHONPATH=$(PEERS):tests $(BIN)/python -m pytest -n auto plugins/ratecli-peers/tests
+
+comparison: peers  ## a trial of each method of experiments/comparison, and the page that compares them
 	PYTHONPATH=$(PEERS) $(BIN)/ratecli run experiments/comparison/loans.yaml --smoke --offline --quiet
 	PYTHONPATH=$(PEERS) $(BIN)/ratecli report experiments/comparison
 

@@ -83,8 +83,6 @@ def best_deterministic_cuts(
     `optimum` is the best point of the hull, and `chances` are its cuts with their chances. If no
     choice is feasible, the one with the smallest violation is returned.
     """
-    if (proven := proven_cuts(hull)) is not None:
-        return proven
     local, elastic, least = LocalSearch(hull), not optimum.feasible, optimum.bound
     found = local.moved(local.better(None, [cuts for cuts, _ in chances]), widest=MAX_NEAR)
     if hull.program.is_convex and len(hull.cells) <= MAX_GROUPS:
@@ -190,8 +188,9 @@ class LocalSearch:
     def pair(self) -> CutChoice | None:
         """Return the best cuts of two groups if the goals are affine; None if there are none.
 
-        Also None unless each constraint grows or falls with the cuts of the second group. A cut of
-        the first group then leaves an interval of cuts that satisfy the constraints.
+        Also None if a ratio is undefined at these cuts, or if some constraint neither grows nor
+        falls with the cuts of the second group. A cut of the first group otherwise leaves an
+        interval of cuts that satisfy the constraints.
         """
         hull, program = self.hull, self.hull.program
         if len(self.ends) != 2 or not program.is_affine:

@@ -106,8 +106,8 @@ def solve_post_shift(
         return scored.judged(chances @ np.array(decided, dtype=float))
 
     pooled = {"pooled": len(pools) - len(cells)} if len(pools) > len(cells) else {}
-    proven = None if "stochastic" in options.wanted else proven_cuts(hull)
-    if proven is not None and not proven.violation:
+    proven = proven_cuts(hull)
+    if proven and not proven.violation and "stochastic" not in options.wanted:
         progress(f"objective {proven.objective:.5g}, violation 0")
         row = trace_row(1, proven.objective, 0.0, begun, exact=True, deterministic_gap=0.0)
         return Solution(
@@ -119,7 +119,7 @@ def solve_post_shift(
         )
     optimum = hull.best()
     chances = hull.chances(optimum)
-    single = best_deterministic_cuts(hull, optimum, chances)
+    single = proven or best_deterministic_cuts(hull, optimum, chances)
     mixed = _random_cuts(hull, optimum, chances, single)
     row = _result_row(hull, optimum, mixed, single, begun) | pooled
     progress(
