@@ -88,8 +88,7 @@ def best_deterministic_cuts(
     if hull.program.is_convex and len(hull.cells) <= MAX_GROUPS:
         found, least = _bounded(local, found, optimum)
     if not found.rank(elastic) - PROVEN_GAP <= least < np.inf:
-        starts = found, local.rounded(optimum, chances), local.coarse()
-        found = min(map(local.moved, starts), key=attrgetter("key"))
+        found = min(map(local.moved, (found, local.coarse())), key=attrgetter("key"))
     left = found.rank(elastic) - least if least < np.inf else np.inf  # no choice is feasible
     return replace(found, gap=left if left > PROVEN_GAP else 0.0)
 
@@ -218,16 +217,6 @@ class LocalSearch:
         k = int(np.argmin((aim @ first)[inside] + costs[others]))
         found = self.best(np.array([[inside[k]], [others[k]]]))
         return None if found.violation else found
-
-    def rounded(
-        self, optimum: HullOptimum, chances: Sequence[tuple[CutIndices, Array]]
-    ) -> CutChoice:
-        """Return the best cut of each group while the others decide as in the hull's optimum."""
-        hull, cuts = self.hull, np.zeros(len(self.ends), dtype=np.intp)
-        for c, own in enumerate(chances):
-            rates = hull.rates_with(optimum.rates, own, c, np.arange(self.ends[c] + 1))
-            _, cuts[c] = hull.program.best_point(rates, ROUNDING)
-        return self.best(cuts[:, None])
 
     def coarse(self) -> CutChoice:
         """Return the best choice on a grid of evenly spread cuts, as fine as the limits allow.

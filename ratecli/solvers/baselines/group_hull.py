@@ -188,15 +188,3 @@ class GroupHull:
         for (rates, added), chosen in zip(self._moves, combinations, strict=True):
             found[rates] += added[:, chosen]
         return found
-
-    def rates_with(
-        self, rates: Array, own: tuple[CutIndices, Array], c: int, others: CutIndices
-    ) -> Array:
-        """Return (K, N) rates (K,) with each of N `others` for group c.
-
-        Group c has the cuts and chances `own` before.
-        """
-        changed, added = self._moves[c]
-        found = np.repeat(rates[:, None], len(others), axis=1)
-        found[changed] += added[:, others] - (added[:, own[0]] @ own[1])[:, None]
-        return found

@@ -251,7 +251,7 @@ class PostShift(ThresholdSolver, RandomizableSolver):
     min_support: Annotated[int, Ge(0)] = 0
     small_groups: Literal["pool", "refuse"] = "pool"
 
-    version: ClassVar[int] = 13
+    version: ClassVar[int] = 14
     runs: ClassVar[str] = "ratecli.solvers.baselines.post_shift:solve_post_shift"
     objectives: ClassVar[frozenset[str]] = SEARCHED_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
