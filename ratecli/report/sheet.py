@@ -193,8 +193,12 @@ def markdown_table(sheet: Sheet) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (first, rule, *more))
 
 
-LATEX_NUMBER = re.compile(r"(([-+]?)(\d+)(?:\.(\d+))?(?: ± (\d+(?:\.\d+)?))?)( [^±]*)?")
-"""A number that siunitx can parse, with its uncertainty, and the text after it."""
+LATEX_NUMBER = re.compile(r"([-+]?\d+(?:\.\d+)?(?: ± \d+(?:\.\d+)?)?)( [^±]*)?")
+"""A number that siunitx can parse, perhaps with its uncertainty, and the text after it."""
+LATEX_SETUP = (
+    "mode=text, reset-text-series=false, uncertainty-mode=separate, retain-explicit-plus, "
+    "table-alignment-mode=none, table-alignment=right"
+)
 LATEX_CHARACTERS = str.maketrans(
     {each: rf"\{each}" for each in "&%$#_{}"}
     | {each: f"{{{each}}}" for each in "[*"}  # after the end of a row, LaTeX reads them as options
@@ -209,38 +213,24 @@ def to_latex(sheet: Sheet, notes: Iterable[str] = ()) -> str:
 
     Numeric columns are `S` columns. What siunitx cannot parse is text in braces there.
     """
-    forms = [
-        _latex_column(row[k].text for row in sheet.rows) if numeric else "l"
-        for k, numeric in enumerate(sheet.numeric)
-    ]
+    forms = ["S" if numeric else "l" for numeric in sheet.numeric]
     head, *rows = (
         " & ".join(_latex_cell(cell, form) for cell, form in zip(row, forms, strict=True)) + r" \\"
         for row in (map(SheetCell, sheet.titles), *sheet.rows)
     )
     notes = sheet.title, r"Needs \usepackage{booktabs, siunitx} (v3)", sheet.note, *notes
-    setup = r"\begingroup\sisetup{mode=text, reset-text-series=false, uncertainty-mode=separate}"
+    setup = rf"\begingroup\sisetup{{{LATEX_SETUP}}}"
     start = setup, rf"\begin{{tabular}}{{{''.join(forms)}}}", r"\toprule", head, r"\midrule"
     lines = *start, *rows, r"\bottomrule", r"\end{tabular}\endgroup"
     return "\n".join([*(f"% {' '.join(text.split())}" for text in notes if text), *lines, ""])
 
 
-def _latex_column(texts: Iterable[str]) -> str:
-    """Return the type of a numeric column: `S` with room for its numbers; `r` without numbers."""
-    parts = [found.groups("") for found in map(LATEX_NUMBER.fullmatch, texts) if found]
-    if not parts:
-        return "r"
-    _, sign, whole, decimals, error, end = (max(each, key=len) for each in zip(*parts, strict=True))
-    digits = f"({len(error.replace('.', '').lstrip('0'))})" * bool(error)
-    room = f", table-space-text-post={{~{_latex_text(end)}}}" * bool(end)
-    return f"S[table-format={'-' * bool(sign)}{len(whole)}.{len(decimals)}{digits}{room}]"
-
-
 def _latex_cell(cell: SheetCell, form: str) -> str:
     bold, found = r"\bfseries " * cell.best, LATEX_NUMBER.fullmatch(cell.text)
-    if form in "lr" or not found:
+    if form == "l" or not found:
         text = f"{bold}{_latex_text(cell.text)}"
         return text if form == "l" else f"{{{text}}}"
-    number, *_, end = found.groups("")
+    number, end = found.groups("")
     return bold + number.replace("±", r"\pm") + f" {{~{_latex_text(end)}}}" * bool(end)
 
 

@@ -18,7 +18,14 @@ from ratecli.report.answer_text import (
     incomplete_notes,
 )
 from ratecli.report.groups import group_names
-from ratecli.report.sheet import Sheet, SheetCell, format_number, to_latex, to_markdown
+from ratecli.report.sheet import (
+    LATEX_SETUP,
+    Sheet,
+    SheetCell,
+    format_number,
+    to_latex,
+    to_markdown,
+)
 from ratecli.report.sheets import constraint_sheet, requested_sheets
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 from ratecli.report.write import summary_markdown
@@ -192,15 +199,13 @@ def test_latex_has_columns_of_numbers_that_siunitx_parses():
         (SheetCell("b^2_~"), SheetCell("0.1 ± 1.2e-05", 0.1, best=True), SheetCell("", 1)),
     )
     sheet = Sheet("T\nU", ("a|b", "x", "y"), rows, "Of T.")
-    errors = "S[table-format=-2.2(1), table-space-text-post={~(n=3)}]"
-    counts = "S[table-format=1.0, table-space-text-post={~of 2}]"
     assert to_latex(sheet, ["Not real."]).splitlines() == [
         "% T U",
         r"% Needs \usepackage{booktabs, siunitx} (v3)",
         "% Of T.",
         "% Not real.",
-        r"\begingroup\sisetup{mode=text, reset-text-series=false, uncertainty-mode=separate}",
-        rf"\begin{{tabular}}{{l{errors}{counts}}}",
+        rf"\begingroup\sisetup{{{LATEX_SETUP}}}",
+        r"\begin{tabular}{lSS}",
         r"\toprule",
         r"a\textbar{}b & {x} & {y} \\",
         r"\midrule",
