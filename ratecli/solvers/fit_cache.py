@@ -27,8 +27,11 @@ CACHED_FITS = 8
 """Number of recent fits that a process caches: sweep points and algorithms share them."""
 SUFFIX = ".fit"
 LOCKS = 64
+CHECKS = 16
+"""How often the size of the folder is checked while as much is added as it may hold."""
 _HEADER = struct.Struct("<d")
 _saved_seconds = 0.0
+_added_bytes = 0
 _counted: set[tuple[int, bytes]] | None = None
 _folder: Path | None = None
 
@@ -111,8 +114,9 @@ class FitCache(Generic[T]):
                 return found
             result, seconds = _timed(make)
             with suppress(OSError, FaultError):  # sharing is not worth an error
-                atomic_write(path, _HEADER.pack(seconds) + self._codec.dump(result), lasting=False)
-                _delete_oldest(_folder)
+                content = _HEADER.pack(seconds) + self._codec.dump(result)
+                atomic_write(path, content, lasting=False)
+                _delete_oldest(_folder, len(content))
         return result, seconds
 
 
@@ -133,8 +137,17 @@ def _locked(folder: Path, number: int) -> Iterator[None]:
         yield
 
 
-def _delete_oldest(folder: Path) -> None:
-    """Delete the fits that were not used for longest until the folder is small enough."""
+def _delete_oldest(folder: Path, added: int) -> None:
+    """Delete the fits that were not used for longest until the folder is small enough.
+
+    Listing thousands of fits can take longer than a fit, so the folder is only checked after this
+    process has added a share of the limit: `added` are the bytes of the last fit.
+    """
+    global _added_bytes  # noqa: PLW0603  like the clock
+    _added_bytes += added
+    if _added_bytes < MAX_FOLDER_BYTES / CHECKS:
+        return
+    _added_bytes = 0
     states = [(path, path.stat()) for path in folder.glob(f"*{SUFFIX}")]
     total = sum(state.st_size for _, state in states)
     for path, state in sorted(states, key=lambda each: each[1].st_mtime):
