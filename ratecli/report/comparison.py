@@ -7,9 +7,11 @@ a rule, a model, what is known. A method is an algorithm by its label.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -41,11 +43,8 @@ TASK = KEYS[:2]
 class MethodSummary:
     """The `rows` of a method in a setting, one for each task with trials of it."""
 
+    method: str
     rows: pd.DataFrame
-
-    @property
-    def method(self) -> str:
-        return str(self.rows["method"].iloc[0])
 
     @property
     def tasks(self) -> int:
@@ -59,16 +58,18 @@ class MethodSummary:
     @property
     def held(self) -> gr.IntervalEstimate:
         """The mean over tasks of the share of models that hold the rule."""
-        held = gr.estimate_mean(self.rows["held"].dropna())
-        if held.interval and held.half:  # shares are from 0 to 1
-            low, high = held.interval
-            held = replace(held, low=max(low, 0.0), high=min(high, 1.0), half=None)
-        return held
+        return gr.estimate_mean(self.rows["held"].dropna())
 
     @property
     def excess(self) -> gr.IntervalEstimate:
         """The mean over tasks of the objective above the best."""
         return gr.estimate_mean(self.rows["excess"].dropna())
+
+    @property
+    def above(self) -> st.SheetCell:
+        """The cell of `excess`, with its sign."""
+        cell = st.estimate_cell(self.excess)
+        return replace(cell, text=f"+{cell.text}") if (cell.key or 0.0) > 0 else cell
 
     @property
     def times(self) -> float:
@@ -86,7 +87,7 @@ class MethodSummary:
             return True, -share, -(self.held.mean or 0.0)
         return False, 0.0, self.excess.mean or 0.0
 
-    def row(self) -> dict[str, Any]:
+    def row(self, *, best: bool) -> dict[str, Any]:
         """Return the cells of the method's row in the table of a setting."""
         rank = self.rows["rank"].mean()  # of the methods with trials in all tasks
         none, failed = self.rows[["no_model", "failed"]].sum() / self.rows["trials"].sum()
@@ -94,7 +95,7 @@ class MethodSummary:
             "method": self.method,
             "holds": st.share_cell(self.holds, self.tasks, st.share_tone(self.holds, self.tasks)),
             "models that hold": st.estimate_cell(self.held),
-            "error above best": _signed_cell(self.excess),
+            "error above best": replace(self.above, best=best),
             "time": st.SheetCell(f"{self.times:.1f}", self.times),
             "rank": "" if math.isnan(rank) else st.SheetCell(f"{rank:.1f}", rank),
             "no model": st.SheetCell(f"{none:.0%}", none),
@@ -154,48 +155,50 @@ class Comparison:
 
     def setting(self, setting: str) -> list[MethodSummary]:
         """Return the methods of a setting, the best first."""
-        own = self.rows[self.rows["setting"] == setting]
-        found = [MethodSummary(part) for _, part in own.groupby("method", sort=False)]
+        parts = self._rows(setting).groupby("method", sort=False)
+        found = [MethodSummary(str(name), part) for name, part in parts]
         return sorted(found, key=lambda each: each.order)
+
+    def _rows(self, setting: str) -> pd.DataFrame:
+        return self.rows[self.rows["setting"] == setting]
 
     def sheet(self, setting: str) -> st.Sheet:
         """Return the table of a setting, with a row for each method."""
-        methods = self.setting(setting)
-        tasks = max(each.tasks for each in methods)
-        ranked = sum(bool(each.rows["rank"].notna().all()) for each in methods)
+        own, methods = self._rows(setting), self.setting(setting)
+        tasks, ranked = own["experiment"].nunique(), own.dropna(subset="rank")["method"].nunique()
         difference = critical_difference(ranked, tasks) if ranked > 1 else math.inf
         shown = f"{difference:.1f}" if difference < ranked else ""
+        fails, *_ = first = methods[0].order
+        rows = [each.row(best=not fails and each.order == first) for each in methods]
         text = note("setting", tasks=tasks, ranked=ranked, difference=shown)
-        rows = [each.row() for each in methods]
-        least = rows[0]["error above best"]
-        rows[0]["error above best"] = replace(least, best=not methods[0].order[0])
         return st.make_sheet(setting, rows, text)
 
     def best_sheet(self) -> st.Sheet:
         """Return the three best methods of each setting, of those that hold the rule somewhere."""
         rows = []
         for setting, point in self.points.items():
-            cells = {**point, **dict.fromkeys(PLACES, "")}
-            best = [row for row in self.setting(setting) if row.holds]
-            for place, row in zip(PLACES, best, strict=False):
-                above = _signed_cell(row.excess).text.split(" ")[0]
-                kept = f"{row.holds}/{row.tasks}"
-                cells[place] = f"{row.method} ({', '.join(filter(None, [kept, above]))})"
-            rows.append(cells)
+            texts = [
+                f"{each.method} ({each.holds}/{each.tasks}, {each.above.text.partition(' ')[0]})"
+                for each in self.setting(setting)
+                if each.holds
+            ]
+            rows.append({**point, **dict(zip_longest(PLACES, texts[: len(PLACES)], fillvalue=""))})
         return st.make_sheet("Best methods", rows, note("best_methods"))
 
     def task_sheet(self, setting: str) -> st.Sheet:
         """Return the mean objective of each method in each task of a setting, and how often its
         models hold, with a link to the experiment's report.
         """
-        own = self.rows[self.rows["setting"] == setting]
-        blank = dict.fromkeys(own["experiment"], "")
-        rows: dict[str, dict[str, Any]] = {
-            each.method: {"method": each.method, **blank} for each in self.setting(setting)
+        cells: dict[tuple[str, str], Any] = {
+            (row["experiment"], row["method"]): self._task_cell(row)
+            for _, row in self._rows(setting).iterrows()
         }
-        for _, row in own.iterrows():
-            rows[row["method"]][row["experiment"]] = self._task_cell(row)
-        return st.make_sheet(f"{setting}: each task", rows.values(), note("tasks"))
+        names = dict.fromkeys(name for name, _ in cells)
+        rows = [
+            {"method": each.method} | {name: cells.get((name, each.method), "") for name in names}
+            for each in self.setting(setting)
+        ]
+        return st.make_sheet(f"{setting}: each task", rows, note("tasks"))
 
     def _task_cell(self, row: pd.Series) -> st.SheetCell:
         text = f"{row['satisfied']:.0f}/{row['models']:.0f}" if row["models"] else "no model"
@@ -211,27 +214,18 @@ def methods_note() -> str:
     return note("methods", least=f"{HELD_SHARE:.0%}")
 
 
-def _signed_cell(found: gr.IntervalEstimate) -> st.SheetCell:
-    cell = st.estimate_cell(found)
-    return replace(cell, text=f"+{cell.text}") if (found.mean or 0.0) > 0 else cell
-
-
 def _counted(group: gr.SeedGroup) -> dict[str, Any]:
     """Return counts of trials, the mean objective on test rows, and mean seconds of a trial."""
     satisfied, measured = gr.count_satisfied([group], "test")
-    results = group.results
-
-    def count(statuses: Iterable[str]) -> int:
-        return sum(group.statuses.get(each, 0) for each in statuses)
-
+    results, ended = group.results, Counter(group.statuses)
     return {
         "algorithm": group.trials[0].algorithm,
         "trials": group.ended,
         "models": group.solved,
         "satisfied": satisfied,
         "held": satisfied / measured if measured else math.nan,
-        "no_model": count(UNSOLVED_STATUSES),
-        "failed": count(FAILED_STATUSES),
+        "no_model": sum(ended[each] for each in UNSOLVED_STATUSES),
+        "failed": sum(ended[each] for each in FAILED_STATUSES),
         "error": group.estimate("test", OBJECTIVE).mean,
         "seconds": np.mean([each.seconds for each in results]) if results else math.nan,
     }
