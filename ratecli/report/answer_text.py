@@ -48,7 +48,7 @@ def best_sheet(ledger: Ledger) -> st.Sheet:
     rows = [best_row(ledger, each, split) for each in answers(ledger)]
     for task, reason in unsolved_tasks(ledger):
         none = st.SheetCell("none: no model", tone="bad", more=reason)
-        rows.append([*task.items(), ("model", none)])
+        rows.append([*task.items(), ("best model", none)])
     return st.make_sheet(f"Best models ({split})", rows, text)
 
 
@@ -56,7 +56,7 @@ def best_row(ledger: Ledger, answer: Answer, split: str) -> list[tuple[str, Any]
     """Return titles and cells of an answer's row in the table of best models."""
     best, point, shown = answer.best, answer.best.group.point, ShownObjective.of(ledger)
     row: list[tuple[str, Any]] = list(answer.task.items())
-    row.append(("model", _model_cell(ledger, answer)))
+    row.append(("best model", _model_cell(ledger, answer)))
     if others := [each for each in ledger.sweep if each not in answer.task]:
         row.append(("at", st.format_point({each: point[each] for each in others if each in point})))
     row.append((shown.name, st.estimate_cell(shown.estimate(best.objective), best.objective.n)))

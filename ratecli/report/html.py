@@ -139,6 +139,7 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
         "joined.html.j2",
         methods=methods,
         methods_note=methods_note(),
+        folder=COMPARISON_FOLDER,
         drawn=drawn,
         experiments=st.make_sheet("Experiments", rows, note("experiments")),
         plots=plots,
@@ -189,7 +190,7 @@ def _experiment_row(name: st.SheetCell, ledger: Ledger, error: st.SheetCell | No
         cells = dict(row[len(found.task) :])  # a swept name may be that of a column
         cells["objective"] = replace(cells[shown], text=f"{shown} {cells[shown].text}")
     elif ledger.results:
-        cells["model"] = answer_text.answer_lines(ledger)[0]
+        cells["best model"] = answer_text.answer_lines(ledger)[0]
     rules = () if CONSTRAINT_AXIS in ledger.sweep else ledger.constraints
     ended = st.status_cell(Counter(map(ledger.status, ledger.plan)))
     for verdict, count, tone in ex.count_verdicts(ex.compare_expectations(ledger)):
@@ -199,7 +200,7 @@ def _experiment_row(name: st.SheetCell, ledger: Ledger, error: st.SheetCell | No
     return [
         ("experiment", name),
         ("goal", ", ".join(filter(None, [*rules, st.format_point(task or {})]))),
-        ("best model", error or cells.get("model")),
+        ("best model", error or cells.get("best model")),
         *((title, cells.get(title)) for title in ("objective", "cost", "expected")),
         ("verdict", cells.get("verdict")),
         ("trials", ended),

@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
+from markupsafe import escape as html_escape
 
 from ratecli.render import terminal_safe
 from ratecli.report.sheet import escape, format_list, format_number, format_point, markdown_table
@@ -32,6 +33,7 @@ LIMITS = {
 ROOT = re.compile(r'<svg [^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', re.DOTALL)
 UNUSED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\s*\n\s*", re.DOTALL)
 """Comments, metadata, styles (which the page defines) and white space between lines."""
+CODE = re.compile(r"`([^`]*)`")
 REFERENCE = re.compile(r'( id="| href="#|url\(#)')
 DIGITS = re.compile(r'(\.\d\d)\d+(?=[ "])')
 """Digits of coordinates beyond hundredths of a point, which are precise enough."""
@@ -46,6 +48,11 @@ def note(name: str, **values: Any) -> str:
     """Return the explanation of this name in `page/notes.j2`."""
     macro = getattr(environment(True).get_template("notes.j2").module, name)
     return " ".join(macro(**values).split())
+
+
+def code_marks(text: str) -> Markup:
+    """Return escaped text with names between backticks as code."""
+    return Markup(CODE.sub(r"<code>\1</code>", str(html_escape(text))))  # noqa: S704 - escaped
 
 
 @cache
@@ -64,7 +71,7 @@ def environment(markdown: bool) -> Environment:
     found.globals |= LIMITS | {"note": note}
     found.filters |= {"inline_svg": inline_svg, "flat": escape, "markdown_table": markdown_table}
     found.filters |= {"bound": lambda value: format_number(float(value)).replace("inf", "∞")}
-    found.filters |= {"number": format_number, "point": format_point}
+    found.filters |= {"number": format_number, "point": format_point, "code": code_marks}
     found.filters |= {"listed": format_list, "yaml_line": yaml_line, "rules": _rules}
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,6 +109,8 @@ def test_the_page_and_its_files_have_each_method(tmp_path: Path, ledgers):
     text = page.read_text("utf-8")
     assert f"<summary>{SETTING}</summary>" in text
     assert '<a href="a/report.html">0.1500 (2/5)</a>' in text
+    assert "<code>holds</code>: in how many experiments it does" in text
+    assert (tmp_path / next(iter(re.findall(r'href="(.*/methods.md)"', text)))).is_file()
     folder = tmp_path / "comparison"
     assert {each.name for each in folder.iterdir()} == {
         "methods.md", "methods.csv", "methods-1.tex", "tasks-1.tex",

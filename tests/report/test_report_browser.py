@@ -171,7 +171,7 @@ def test_rows_on_a_phone_are_cards_of_labelled_numbers(opened):
     titles = cells.evaluate_all("cells => cells.map(cell => cell.dataset.title)")
     assert titles == [
         "kappa",
-        "model",
+        "best model",
         "error",
         "cost",
         "expected",

@@ -539,7 +539,7 @@ def test_swept_names_of_constraints_make_tasks():
     }
     sheet = best_sheet(ledger_of(answers))
     assert sheet.titles == (
-        "kappa", "model", "at", "objective", "expected", "verdict", "measured"
+        "kappa", "best model", "at", "objective", "expected", "verdict", "measured"
     )  # fmt: skip
     assert [row[:3] for row in texts(sheet)] == [[k, "a", "rate = 3"] for k in "12"]
     swept = best_sheet(ledger_of(answers, sweep={"rate": [3, 4]}))
@@ -563,7 +563,7 @@ PAID = {
 
 def test_the_cost_is_the_mean_of_paired_differences():
     sheet = best_sheet(ledger_of(PAID, objective="error"))
-    assert sheet.titles[:4] == ("kappa", "model", "error", "cost")
+    assert sheet.titles[:4] == ("kappa", "best model", "error", "cost")
     # the objectives differ between seeds, their differences do not
     assert [each.cost.half for each in answers(ledger_of(PAID))] == pytest.approx([0.0, 0.0])
     assert texts(sheet)[0][:5] == ["1", "fair", "0.3000 ± 0.2484", "+0.1000", "no"]
@@ -645,7 +645,7 @@ def test_a_name_of_a_constraint_or_a_swept_value_is_no_title():
     points = {("a", (("cost", k),)): [(0.1, -0.1)] for k in (1, 2)}
     ledger = ledger_of(points, rule="recall >= cost")
     assert best_sheet(ledger).titles == (
-        "cost", "model", "objective", "expected", "verdict", "measured"
+        "cost", "best model", "objective", "expected", "verdict", "measured"
     )  # fmt: skip
 
 
