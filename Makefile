@@ -34,7 +34,9 @@ peers: $(READY)  ## plugins/ratecli-peers with its packages, in a folder of its 
 test-peers: peers  ## the tests of plugins/ratecli-peers
 	PYTHONPATH=$(PEERS):tests $(BIN)/python -m pytest -n auto plugins/ratecli-peers/tests
 
-comparison: peers  ## a trial of each method of experiments/comparison, and the page that compares them
+comparison: peers  ## pinned numbers of methods, a trial of each, and the page that compares them
+	PYTHONPATH=$(PEERS) $(BIN)/ratecli run experiments/comparison-check.yaml --offline --quiet
+	PYTHONPATH=$(PEERS) $(BIN)/ratecli check experiments/comparison-check.yaml
 	PYTHONPATH=$(PEERS) $(BIN)/ratecli run experiments/comparison/loans.yaml --smoke --offline --quiet
 	PYTHONPATH=$(PEERS) $(BIN)/ratecli report experiments/comparison
 
