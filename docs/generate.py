@@ -25,6 +25,8 @@ from ratecli.datasets.registry import list_sources
 from ratecli.diagnostic_codes import CODES
 from ratecli.experiment import registry
 from ratecli.plugins import OWN_PACKAGE
+from ratecli.report.groups import estimate_mean
+from ratecli.report.sheet import estimate_cell
 
 REFERENCE = Path(__file__).with_name("reference")
 WARNING = "<!-- Written by docs/generate.py; renew it by `make reference`, do not edit it. -->\n"
@@ -115,10 +117,8 @@ def compare(folder: Path) -> Path:
     for picture in sorted(folder.glob("comparison-*.png")):
         shutil.copy(picture, COMPARISON.parent)
     text = COMPARISON.read_text("utf-8").partition(COMPARISON_MARK)[0]
-    parts = [
-        _over_rules(pd.read_csv(folder / "methods.csv")),
-        (folder / "methods.md").read_text("utf-8"),
-    ]
+    tasks = pd.read_csv(folder / "methods.csv")
+    parts = [_over_rules(tasks), _ahead(tasks), (folder / "methods.md").read_text("utf-8")]
     COMPARISON.write_text(f"{text}{COMPARISON_MARK}\n" + "\n".join(parts), "utf-8")
     return COMPARISON
 
@@ -144,6 +144,43 @@ def _over_rules(tasks: pd.DataFrame) -> str:
         "without a model, and the median time in fits of `unconstrained`."
     )
     return f"## All rules\n\n{said}\n\n{_table(heads, rows)}"
+
+
+def _ahead(tasks: pd.DataFrame) -> str:
+    """The packages' methods that no method of ratecli equals, and the one that comes closest."""
+    ours = {row["name"] for row in registry.list_algorithms() if row["from"] == OWN_PACKAGE}
+    tasks = tasks.assign(share=tasks["satisfied"] / tasks["trials"])
+    rows = []
+    for setting, own in tasks.groupby("setting", sort=False):
+        methods = {name: part.set_index("experiment") for name, part in own.groupby("method")}
+        known = {name: part for name, part in methods.items() if part["algorithm"].iloc[0] in ours}
+        for name in methods.keys() - known.keys():
+            package, lacks = methods[name], {}
+            for other, part in known.items():
+                apart = (
+                    part.reindex(package.index)[["share", "error"]] - package[["share", "error"]]
+                )
+                less, above = (
+                    estimate_mean(each.dropna()) for each in (-apart["share"], apart["error"])
+                )
+                if less.mean is not None and above.mean is not None:
+                    lacks[other] = [
+                        max(each.mean - (each.half or 0.0), 0.0) for each in (less, above)
+                    ]
+                    lacks[other] += [less, above]
+            if not lacks:  # it has no model
+                continue
+            closest = min(lacks, key=lambda each: lacks[each][:2])
+            short, worse, less, above = lacks[closest]
+            if short or worse:
+                cells = f"`{name}`", f"{package['share'].mean():.0%}", f"`{closest}`"
+                rows.append([setting, *cells, estimate_cell(less).text, estimate_cell(above).text])
+    heads = ["setting", "package", "trials that hold", "closest", "fewer that hold", "more error"]
+    said = (
+        "The methods of packages that no method of ratecli equals. One equals it if the share of trials with a model that "
+        "satisfies the rule on test rows is not lower, and the error not higher, by more than the 95 % interval over data sets."
+    )
+    return f"## Packages that are ahead\n\n{said}\n\n{_table(heads, sorted(rows))}"
 
 
 def _seconds(time: float | None) -> str:

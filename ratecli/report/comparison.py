@@ -55,12 +55,12 @@ class MethodSummary:
         """In how many tasks it holds the rule."""
         return int(self.rows["holds"].sum())
 
-    @property
+    @cached_property
     def held(self) -> gr.IntervalEstimate:
         """The mean over tasks of the share of models that hold the rule."""
         return gr.estimate_mean(self.rows["held"].dropna())
 
-    @property
+    @cached_property
     def excess(self) -> gr.IntervalEstimate:
         """The mean over tasks of the objective above the best."""
         return gr.estimate_mean(self.rows["excess"].dropna())
@@ -71,12 +71,12 @@ class MethodSummary:
         cell = st.estimate_cell(self.excess)
         return replace(cell, text=f"+{cell.text}") if (cell.key or 0.0) > 0 else cell
 
-    @property
+    @cached_property
     def times(self) -> float:
         """The median over tasks of a trial's seconds as a multiple of those of `unconstrained`."""
         return float(self.rows["times"].median())
 
-    @property
+    @cached_property
     def order(self) -> tuple[bool, float, float]:
         """A sort key: methods that hold in `HELD_SHARE` of the tasks by `excess`, then others.
 
@@ -153,18 +153,20 @@ class Comparison:
         """The methods, in the order of the files."""
         return list(dict.fromkeys(self.rows["method"]))
 
-    def setting(self, setting: str) -> list[MethodSummary]:
-        """Return the methods of a setting, the best first."""
-        parts = self._rows(setting).groupby("method", sort=False)
-        found = [MethodSummary(str(name), part) for name, part in parts]
-        return sorted(found, key=lambda each: each.order)
+    @cached_property
+    def settings(self) -> dict[str, list[MethodSummary]]:
+        """The methods of each setting, the best first."""
+        found: dict[str, list[MethodSummary]] = {setting: [] for setting in self.points}
+        for (setting, method), rows in self.rows.groupby(KEYS[1:], sort=False):
+            found[str(setting)].append(MethodSummary(str(method), rows))
+        return {setting: sorted(own, key=lambda each: each.order) for setting, own in found.items()}
 
     def _rows(self, setting: str) -> pd.DataFrame:
         return self.rows[self.rows["setting"] == setting]
 
     def sheet(self, setting: str) -> st.Sheet:
         """Return the table of a setting, with a row for each method."""
-        own, methods = self._rows(setting), self.setting(setting)
+        own, methods = self._rows(setting), self.settings[setting]
         tasks, ranked = own["experiment"].nunique(), own.dropna(subset="rank")["method"].nunique()
         difference = critical_difference(ranked, tasks) if ranked > 1 else math.inf
         shown = f"{difference:.1f}" if difference < ranked else ""
@@ -179,7 +181,7 @@ class Comparison:
         for setting, point in self.points.items():
             texts = [
                 f"{each.method} ({each.holds}/{each.tasks}, {each.above.text.partition(' ')[0]})"
-                for each in self.setting(setting)
+                for each in self.settings[setting]
                 if each.holds
             ]
             rows.append({**point, **dict(zip_longest(PLACES, texts[: len(PLACES)], fillvalue=""))})
@@ -196,7 +198,7 @@ class Comparison:
         names = dict.fromkeys(name for name, _ in cells)
         rows = [
             {"method": each.method} | {name: cells.get((name, each.method), "") for name in names}
-            for each in self.setting(setting)
+            for each in self.settings[setting]
         ]
         return st.make_sheet(f"{setting}: each task", rows, note("tasks"))
 

@@ -37,7 +37,7 @@ def methods_canvas(
     what = note("methods_plot", least=f"{HELD_SHARE:.0%}")
     caption = "Error above the best method, and models that hold the rule"
     canvas = cv.Canvas(plot, caption, what, len(settings), most=2)
-    tables = {setting: comparison.setting(setting) for setting in settings}
+    tables = {setting: comparison.settings[setting] for setting in settings}
     times = [row.times for table in tables.values() for row in table if row.times > 0]
     slowest = math.log(max([*times, 2.0]))
     handles = {}
