@@ -263,18 +263,17 @@ def _least_between(
 ) -> NDArray[np.intp]:
     """Return the index of the smallest of the values (n,) from `low` (m,) to below `high` (m,).
 
-    Each range is covered by two of the length of a power of 2, whose minima are in a table.
+    Each range is covered by two of the length of a power of 2. The minima of all ranges of that
+    length follow from those of half the length.
     """
     level = np.frexp(high - low)[1] - 1
-    table = [np.arange(len(values))]
-    for k in range(int(level.max())):
-        before, after = table[-1][: -(1 << k)], table[-1][1 << k :]
-        table.append(np.where(values[after] < values[before], after, before))
-    found = np.empty(len(low), dtype=np.intp)
-    for k, least in enumerate(table):
-        own = level == k
-        left, right = least[low[own]], least[high[own] - (1 << k)]
+    found, least = np.empty(len(low), dtype=np.intp), np.arange(len(values))
+    for k in range(int(level.max()) + 1):
+        own, length = level == k, 1 << k
+        left, right = least[low[own]], least[high[own] - length]
         found[own] = np.where(values[right] < values[left], right, left)
+        before, after = least[:-length], least[length:]
+        least = np.where(values[after] < values[before], after, before)
     return found
 
 
