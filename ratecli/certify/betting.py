@@ -18,24 +18,22 @@ MAX_BRACKET = 100.0
 """Values are clipped here, so that an infinite end does not slow down the search."""
 
 
-def find_root_above(
-    value: Callable[[float], float], low: float, high: float, tolerance: float
-) -> float:
-    """Return a point where the value is at least 0, usually the first one to within the tolerance.
+def find_root_above(value: Callable[[float], float], high: float, tolerance: float) -> float:
+    """Return a point from 0 to `high` where the value is at least 0.
 
-    Every returned point has been tested, except `high`, where the caller must know that the value
-    is at least 0. A bound found by this search is thus as sound as one evaluation, for any
-    function.
+    It is usually the first such point, to within the tolerance. Every returned point has been
+    tested, except `high`, where the caller must know that the value is at least 0. A bound found by
+    this search is thus as sound as one evaluation, for any function.
     """
 
     def cut(point: float) -> float:
         return min(max(value(point), -MAX_BRACKET), MAX_BRACKET)
 
-    if high <= low or cut(low) >= 0:
-        return min(low, high)
+    if high <= 0 or cut(0.0) >= 0:
+        return min(0.0, high)
     if cut(high) < 0:
         return high
-    root: float = optimize.brentq(cut, low, high, xtol=tolerance / 2)
+    root: float = optimize.brentq(cut, 0.0, high, xtol=tolerance / 2)
     while root < high and cut(root) < 0:
         root, tolerance = root + tolerance / 2, 2 * tolerance
     return min(root, high)
@@ -105,7 +103,7 @@ def _mean_limit(values: Array, delta: float) -> float:
     (stakes,) = compute_stakes([values], np.ones(1), delta)
     wealth = _log_wealth(values, stakes)
     goal = math.log(1 / delta)
-    return find_root_above(lambda mean: wealth(mean) - goal, 0.0, 1.0, TOLERANCE)
+    return find_root_above(lambda mean: wealth(mean) - goal, 1.0, TOLERANCE)
 
 
 def _sum_limit(values: Sequence[Array], weights: Array, limits: Array, delta: float) -> float:
@@ -117,7 +115,7 @@ def _sum_limit(values: Sequence[Array], weights: Array, limits: Array, delta: fl
     def excess(total: float) -> float:
         return _lower_bound_wealth(wealths, weights, limits, total) - goal
 
-    return find_root_above(excess, 0.0, high, TOLERANCE * float(weights.sum()))
+    return find_root_above(excess, high, TOLERANCE * float(weights.sum()))
 
 
 def _lower_bound_wealth(
@@ -220,7 +218,7 @@ def _lower_mean_limit(values: Array, delta: float) -> float:
         high *= 2
         if high > LARGEST_LOG:
             return 0.0
-    return scale * math.exp(-find_root_above(excess, 0.0, high, TOLERANCE))
+    return scale * math.exp(-find_root_above(excess, high, TOLERANCE))
 
 
 def _one_sided_stakes(values: Array, delta: float) -> Array:

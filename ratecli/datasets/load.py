@@ -358,12 +358,10 @@ def check_columns(
                 raise FaultError(fault)
 
 
-def check_feature(
-    column: pd.Series, form: TextFormat = PLAIN, *, meant_as_text: bool, means: bool = False
-) -> None:
+def check_feature(column: pd.Series, *, meant_as_text: bool, means: bool = False) -> None:
     """Raise the error of a column that cannot be a feature (`feature_error`)."""
     facts = ColumnFacts.of(column)
-    if fault := feature_error(facts, form, meant_as_text=meant_as_text, means=means):
+    if fault := feature_error(facts, PLAIN, meant_as_text=meant_as_text, means=means):
         raise FaultError(fault)
 
 

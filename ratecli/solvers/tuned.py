@@ -14,7 +14,7 @@ from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Mask
-from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.base import Solution, Solver
 from ratecli.solvers.baselines.label_model import unseen_loss
 from ratecli.solvers.judges import MAX_IGNORED_SHORTFALL
 from ratecli.solvers.margin import MarginSpec, solve_with_margin
@@ -54,7 +54,6 @@ def solve_tuned(
     guard: MarginSpec,
     problem: Problem,
     make_rng: Callable[[], np.random.Generator],
-    progress: Progress = lambda _: None,
 ) -> Solution:
     """Solve the problem with the setting that meets the goals best on unseen rows.
 
@@ -84,14 +83,13 @@ def solve_tuned(
     else:
         judged = _judge(settings, guard, problem, make_rng)
     ranks = [rank for rank, _ in judged]
-    progress(f"{len(settings)} settings tried")
     best = ranks.index(min(ranks))
     rows = (
         {"setting": dict(setting.values), **result, "chosen": k == best}
         for k, (setting, (_, result)) in enumerate(zip(settings, judged, strict=True))
     )
     chosen = settings[best]
-    solution = solve_with_margin(chosen.solver, guard, chosen.on(problem), make_rng(), progress)
+    solution = solve_with_margin(chosen.solver, guard, chosen.on(problem), make_rng())
     return replace(solution, trace=(*rows, *solution.trace))
 
 

@@ -315,11 +315,10 @@ class RateProgram:
         easy = self.single is not None or not (aim.fractions or aim.smooth)
         return easy and not any(form.fractions for form in self.constraints)
 
-    def linearized(self, rates: Array, *, single: bool = False) -> RateProgram | None:
+    def linearized(self, rates: Array) -> RateProgram | None:
         """Return the program with the tangents at `rates` (K,) of all terms that are not convex.
 
-        An objective that is a single fraction is kept unless `single`. None if a tangent is
-        undefined.
+        An objective that is a single fraction is kept. None if a tangent is undefined.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             tangents = [fraction.tangent(rates) for fraction in self.fractions]
@@ -339,7 +338,7 @@ class RateProgram:
             lines.append(line)
             return ProgramForm(line, 0.0 * form.shares, curves)
 
-        aim = self.objective if self.single and not single else flat(self.objective)
+        aim = self.objective if self.single else flat(self.objective)
         found = replace(self, objective=aim, constraints=tuple(map(flat, self.constraints)))
         return found if all(np.isfinite(line.vector).all() for line in lines) else None
 
