@@ -239,7 +239,7 @@ def _print_forecasts(requests: list[RunRequest], *, by_algorithm: bool) -> None:
 
 
 def _row(forecast: RunForecast) -> list[str]:
-    counts = (forecast.trials, forecast.stored, forecast.to_run)
+    counts = (forecast.trials, forecast.stored, forecast.trials - forecast.stored)
     return [forecast.label, *map(str, counts), _time(forecast)]
 
 

@@ -33,10 +33,6 @@ class RunForecast:
     seconds: float
     unknown: int
 
-    @property
-    def to_run(self) -> int:
-        return self.trials - self.stored
-
 
 def forecast_runs(
     runs: Sequence[tuple[str, Plan, Path]], *, by_algorithm: bool = False

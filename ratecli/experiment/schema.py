@@ -48,7 +48,7 @@ BOUND_WORDS = {
 
 def algorithm_notes(algorithm: Algorithm) -> str:
     """Return the docstring of an algorithm's class, without the section on its options."""
-    return ATTRIBUTES_SECTION.split(_docstring(algorithm))[0].strip()
+    return ATTRIBUTES_SECTION.split(inspect.getdoc(algorithm.load()) or "")[0].strip()
 
 
 def option_schemas(algorithm: Algorithm) -> dict[str, JsonSchema]:
@@ -162,10 +162,6 @@ def algorithm_options(algorithm: Algorithm) -> list[dict[str, Any]]:
         }
         for option, part in option_schemas(algorithm).items()
     ]
-
-
-def _docstring(algorithm: Algorithm) -> str:
-    return inspect.getdoc(algorithm.load()) or ""
 
 
 def _parse_attributes(section: str) -> dict[str, str]:

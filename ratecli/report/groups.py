@@ -378,11 +378,8 @@ def _results_frame(ledger: Ledger) -> pd.DataFrame:
     frame = frame.astype({"value": float})
     known = np.where(frame["value"].map(rc.is_violated), VIOLATED, SATISFIED).astype(float)
     known[frame["value"].isna() & (frame["split"] != "train")] = UNKNOWN
-    return frame.assign(violated=np.where(_is_violation(frame["metric"]), known, np.nan))
-
-
-def _is_violation(metric: pd.Series) -> pd.Series:
-    return metric.str.startswith(rc.VIOLATION_PREFIX).astype(bool)
+    violations = frame["metric"].str.startswith(rc.VIOLATION_PREFIX).astype(bool)
+    return frame.assign(violated=np.where(violations, known, np.nan))
 
 
 def count_violations(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:

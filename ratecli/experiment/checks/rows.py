@@ -139,7 +139,7 @@ def check_rows(reading: ProblemReader, rows: TrialData, cases: Sequence[Case]) -
     found = [
         *check_filter_groups(rows, cases),
         *_check_file_groups(reading, rows, cases[0].datasets),
-        *_check_missing_groups(rows.sample, cases),
+        *check_missing_values(rows.sample, _texts(case for case in cases if not case.unseen)),
         *_check_goal_rows(rows.sample, cases),
         *_check_deployed_decisions(rows.sample, cases),
         *_check_validation_rows(reading.problem, rows, cases),
@@ -271,11 +271,6 @@ def _check_file_groups(
         where = Slice.of(set(), iter(conditions))
         for fault in _check_group_size(rows, where, f"the group '{name}'{of}"):
             yield replace(fault, loc=reading.group_loc(name, pool))
-
-
-def _check_missing_groups(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
-    """Yield a W401 for each column in conditions that is empty in some rows."""
-    yield from check_missing_values(sample, _texts(case for case in cases if not case.unseen))
 
 
 def check_missing_values(
