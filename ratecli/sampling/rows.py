@@ -383,15 +383,12 @@ def _encode_rows(
     if kernel is not None and not sampling.score:
         draws = int(random_stream(seed, "kernel").integers(2**32))
         encoder = encoder.with_kernel(kernel, tables, train, draws)
-    X = stack_features(
-        [
-            # all rows in order are not copied
-            encoder.transform(
-                table, None if np.array_equal(own.rows, np.arange(len(table))) else own.rows
-            )
-            for table, own in zip(tables, splits, strict=True)
-        ]
+    # all rows in order are not copied
+    chosen = (
+        None if np.array_equal(own.rows, np.arange(len(table))) else own.rows
+        for table, own in zip(tables, splits, strict=True)
     )
+    X = stack_features(list(map(encoder.transform, tables, chosen)))
     starts = np.cumsum([0, *map(len, tables)])[:-1]
     rows = np.repeat(
         np.concatenate([a + b.rows for a, b in zip(starts, splits, strict=True)]), levels
@@ -440,9 +437,8 @@ def _with_decisions(sample: Sample, deployed: str | None, data: ExperimentData) 
         return sample
     positives = {data.positive or entry.positive for entry in data.entries.values()}
     positive = positives.pop() if len(positives) == 1 else None
-    return sample.with_deployed(
-        read_decisions(sample.columns[deployed], deployed, DEPLOYED_DECISION, positive)
-    )
+    decisions = read_decisions(sample.columns[deployed], deployed, DEPLOYED_DECISION, positive)
+    return sample.with_deployed(decisions)
 
 
 @lru_cache(maxsize=2)

@@ -242,9 +242,8 @@ def _summary_by_split(
     groups: Mapping[str, Condition], sample: Sample, splits: Iterable[str], predictions: Predictions
 ) -> dict[str, Any]:
     """Summarize each split that has a row of any of the groups."""
-    members = np.stack(
-        [sample.rows(ex.Slice.of((), [each])) for each in groups.values()], axis=1
-    ).astype(float)
+    wheres = [ex.Slice.of((), [condition]) for condition in groups.values()]
+    members = np.stack([sample.rows(where) for where in wheres], axis=1).astype(float)
     known = members.any(axis=1)
     found = {}
     for split in splits:
@@ -252,9 +251,8 @@ def _summary_by_split(
         weight = sample.weight[rows]
         if weight.sum() > 0:
             share = weight / weight.sum()
-            found[split] = _count_groups(
-                members[rows], share, predictions.proxy[rows], predictions.decisions[rows]
-            )
+            proxy, kept = predictions.proxy[rows], predictions.decisions[rows]
+            found[split] = _count_groups(members[rows], share, proxy, kept)
     return found
 
 
@@ -303,9 +301,8 @@ def violation_pieces(
         tree = ex.transform(goal.expression, rates_of_other)
         if _is_measurable(tree, rows.sample):
             parts[ex.to_text(goal.expression)] = pieces(tree)
-    matrix = build_rate_matrix(
-        ex.leaves(*itertools.chain(*parts.values())), rows.sample, "test"
-    ).on(test)
+    leaves = ex.leaves(*itertools.chain(*parts.values()))
+    matrix = build_rate_matrix(leaves, rows.sample, "test").on(test)
     functions = {metric: PieceParts(own, matrix.index()) for metric, own in parts.items()}
     found: dict[str, dict[str, Pieces]] = {}
     for variant, predicted in predictions.items():
@@ -330,9 +327,8 @@ def _standard_errors(
     if measured.keys() == {"decision"}:
         decisions = measured["decision"]
         known = matrix.standard_error(slopes, measured, counts)
-        if (
-            decisions == decisions[:1]
-        ).all():  # a constant decision has the same rates in every sample
+        # a constant decision has the same rates in every sample
+        if (decisions == decisions[:1]).all():
             return known
         rates = matrix.measured(measured)
         others = slopes[:, [leaf.rate.yes == OTHER for leaf in matrix.leaves]]
