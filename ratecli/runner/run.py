@@ -202,10 +202,8 @@ class ExperimentRun:
 
         Trials with equal keys have equal results, but names of constraints are not in the key.
         """
-        for task in self.todo:
-            if task.key in other.stored and _constraint_names(task) == _constraint_names(
-                other.tasks[task.key]
-            ):
+        for task in (task for task in self.todo if task.key in other.stored):
+            if _constraint_names(task) == _constraint_names(other.tasks[task.key]):
                 with suppress(FaultError):  # each experiment reports its own ledger later
                     self.put(other.result(task.key))
 
