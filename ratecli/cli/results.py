@@ -90,13 +90,11 @@ def check(
     from ratecli.report.check.results import check_results  # noqa: PLC0415
 
     ready = args.collect_errors(files, partial(check_available, overrides=settings or ()))
-    folders = [output / prepared.experiment.name for prepared in ready]
-    args.check_distinct_outputs(
-        (prepared.path, f) for prepared, f in zip(ready, folders, strict=True)
-    )
+    pairs = [(prepared, output / prepared.experiment.name) for prepared in ready]
+    args.check_distinct_outputs((prepared.path, folder) for prepared, folder in pairs)
     checks = [
         check_results(prepared, folder, _reference_path(prepared, reference), tolerance)
-        for prepared, folder in zip(ready, folders, strict=True)
+        for prepared, folder in pairs
     ]
     if junit is not None:
         atomic_write(junit, to_junit(checks), parents=True)
