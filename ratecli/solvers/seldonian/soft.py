@@ -150,11 +150,8 @@ def solve_smooth(
     """Return the best candidate expected to pass, or the one with the smallest bound."""
     seed = int(rng.integers(1, 2**31))
     assert problem.safety_test is not None
-    selection = (
-        candidate_selection(options, problem, problem.safety_test)
-        if problem.episodes is None
-        else policy_selection(options, problem, problem.safety_test)
-    )
+    make_selection = candidate_selection if problem.episodes is None else policy_selection
+    selection = make_selection(options, problem, problem.safety_test)
     track, model = CandidateTracker(), selection.model
     chosen, multipliers = select_candidate(selection, options, track, seed)
     name = "stochastic" if problem.label_range is None else "estimate"
