@@ -137,9 +137,8 @@ class BoostingPlayer(ClassifierPlayer):
             raise ValueError("no column has two values")
         self.booster = lightgbm.Booster(own, dataset)
         if self.judged is not self.trained:
-            self.booster.add_valid(
-                self.judged.dataset(self.start, reference=dataset, params=own), "judged"
-            )
+            judged = self.judged.dataset(self.start, reference=dataset, params=own)
+            self.booster.add_valid(judged, "judged")
 
     def move(self, prices: Array) -> tuple[int, Array]:
         """Grow a tree; return the number of trees and the rates (K, 1) with it."""
@@ -151,9 +150,8 @@ class BoostingPlayer(ClassifierPlayer):
             return (up + down) * share - down, np.maximum(curvature, MIN_CURVATURE)
 
         self.booster.update(fobj=slopes)
-        return self.booster.current_iteration(), self.judged.rates(
-            (self._scores() > 0).astype(float)
-        )
+        decisions = (self._scores() > 0).astype(float)
+        return self.booster.current_iteration(), self.judged.rates(decisions)
 
     def _row_prices(self, prices: Array) -> tuple[Array, Array]:
         """Return the prices (m,) of positive and of negative decisions, about 1 for plain error."""

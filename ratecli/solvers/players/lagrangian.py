@@ -102,10 +102,8 @@ class Atom:
     @classmethod
     def together(cls, atoms: Sequence[Atom], axis: int) -> Atom:
         """Return atoms of one kind as one, side by side (axis -2) or in lanes of their own (-1)."""
-        scale, most = (
-            np.concatenate(each, axis=axis)
-            for each in zip(*((atom.scale, atom.most) for atom in atoms), strict=True)
-        )
+        scale = np.concatenate([atom.scale for atom in atoms], axis=axis)
+        most = np.concatenate([atom.most for atom in atoms], axis=axis)
         return cls(atoms[0].kind, scale, most)
 
     @cached_property
@@ -145,13 +143,9 @@ def _mean(name: str, sign: int, other: Callable[[Array, Array], Array]) -> AtomK
 
     def respond(weight: Array, pull: Array) -> Array:
         ones = np.ones_like(weight)
-        sides = np.stack(
-            [
-                np.zeros_like(pull),
-                np.stack([ones, other(weight, pull[1])]),
-                np.stack([other(weight, pull[0]), ones]),
-            ]
-        )
+        first_is_1 = np.stack([ones, other(weight, pull[1])])
+        second_is_1 = np.stack([other(weight, pull[0]), ones])
+        sides = np.stack([np.zeros_like(pull), first_is_1, second_is_1])
         worth = [weight * kind.value(side) - (pull * side).sum(axis=0) for side in sides]
         chosen = np.argmin(worth, axis=0)
         return np.asarray(np.take_along_axis(sides, chosen[None, None], axis=0)[0])

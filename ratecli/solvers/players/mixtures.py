@@ -151,9 +151,8 @@ class SettingResult:
             violation, objective = float(self.violations[k]), float(self.objectives[k])
             return SingleChoice(violation, objective, single)
         if isinstance(self.player, DescentPlayer) and problem.stream is not None:
-            ends = np.array(
-                [np.append(m.weights, m.bias) for m in members if isinstance(m, Threshold)]
-            )
+            linear = [member for member in members if isinstance(member, Threshold)]
+            ends = np.array([np.append(member.weights, member.bias) for member in linear])
             shares = np.linspace(0, 1, LINE_POINTS)[:, None, None]
             lines = ((1 - shares) * ends[-1] + shares * ends).reshape(-1, ends.shape[1])
             lines = np.ascontiguousarray(lines.T, np.float32)
