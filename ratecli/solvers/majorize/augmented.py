@@ -213,9 +213,8 @@ class _FixedPriceRun:
         if self.certain:
             return True
         # A higher price may help, or no point may be feasible: a rough answer is then enough.
-        rough = (
-            0.0 if self.best.feasible and self.price >= self.stopping.ceiling else COMPROMISE_GAP
-        )
+        is_final = self.best.feasible and self.price >= self.stopping.ceiling
+        rough = 0.0 if is_final else COMPROMISE_GAP
         left = self.cheapest - self.lower  # a feasible point may never be the cheapest
         return self.priced_out and left <= max(self.tolerance, rough * abs(self.lower))
 

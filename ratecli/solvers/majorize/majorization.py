@@ -177,17 +177,15 @@ def make_ramp_problem(solver: Majorize, problem: Problem) -> RampProblem:
             own[list(row.shares)] = list(row.shares.values())
         costs = np.hstack([costs, np.repeat(one_sided(added / copies), copies, axis=1)])
         units = np.kron(np.eye(count), np.full((copies, 1), LEVEL_LENGTH))
-        none = np.zeros((X.shape[0], count))
-        X = append_columns(X, none)
+        X = append_columns(X, np.zeros((X.shape[0], count)))
         below = np.hstack([np.zeros((count * copies, X.shape[1] - count)), units])
         X = (
             np.vstack([X, below])
             if isinstance(X, np.ndarray)
             else sparse.csr_array(sparse.vstack([X, sparse.csr_array(below)]))
         )
-    return RampProblem.by_kind(
-        DesignMatrix(compact(X), solver.intercept), costs, constants, 2 * problem.l2
-    )
+    design = DesignMatrix(compact(X), solver.intercept)
+    return RampProblem.by_kind(design, costs, constants, 2 * problem.l2)
 
 
 ConvexMethod = AugmentedLagrangian | CuttingPlane

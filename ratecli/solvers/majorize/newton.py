@@ -328,9 +328,8 @@ class MoreauEnvelope:
         p = -solve_newton_system(ramp, near.corner, extra, self.sigma, here.gradient)
         along, follow = ramp.rows.scores(p), np.zeros(len(here.binding))
         moved = np.bincount(near.state, along, near.tilts.shape[1])
-        follow[here.binding] = np.linalg.solve(
-            gram, self.sigma * (near.tilts[here.binding] @ moved)
-        )
+        right = self.sigma * (near.tilts[here.binding] @ moved)
+        follow[here.binding] = np.linalg.solve(gram, right)
         return p, along, follow
 
 
