@@ -117,9 +117,8 @@ class Solution:
             raise TypeError(f"the reason of a solution is {self.reason!r}, not text")
         if not all(isinstance(row, Mapping) for row in self.trace):
             raise TypeError("a row of the trace is not a mapping")
-        for name, model in (
-            each for some in (self.variants, *self.bolder) for each in some.items()
-        ):
+        named = (each for some in (self.variants, *self.bolder) for each in some.items())
+        for name, model in named:
             if not (isinstance(name, str) and name.isidentifier()):
                 raise ValueError(f"the name {name!r} of a classifier is not an identifier")
             if not hasattr(model, "decide"):

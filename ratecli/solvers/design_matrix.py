@@ -124,10 +124,8 @@ def add_ones_column(X: Features, dtype: type[np.floating] = np.float64) -> Featu
 def compact(X: Features) -> Features:
     """Return X as a dense array if that takes less memory than sparse storage, else X itself."""
     entry_bytes = 12  # a number and a column
-    if (
-        isinstance(X, np.ndarray)
-        or X.nnz * entry_bytes < X.shape[0] * X.shape[1] * X.dtype.itemsize
-    ):
+    dense_bytes = X.shape[0] * X.shape[1] * X.dtype.itemsize
+    if isinstance(X, np.ndarray) or X.nnz * entry_bytes < dense_bytes:
         return X
     return np.asarray(X.toarray())
 

@@ -191,9 +191,8 @@ def optimal_sampling_weights(
     mix[occurs], keep[occurs] = q, q / sizes
     induced = q @ rows
     imbalance = float(np.linalg.norm(induced - target))
-    return SamplingWeights(
-        mix, keep / keep.max(), induced, imbalance, nearest if relaxed else induced
-    )
+    nearest = nearest if relaxed else induced
+    return SamplingWeights(mix, keep / keep.max(), induced, imbalance, nearest)
 
 
 def _nearest_on_simplex(offsets: Array, sizes: Array, kept: float) -> Array:

@@ -314,9 +314,8 @@ class _Search:
         self.is_hard = any(form.fractions for form in program.constraints)
         self.bound = -np.inf
         used = np.zeros(len(points.origin), dtype=bool)
-        used[[program.index[leaf] for leaf in replace(program.objective, curves=()).leaves()]] = (
-            True
-        )
+        smooth = replace(program.objective, curves=()).leaves()
+        used[[program.index[leaf] for leaf in smooth]] = True
         for fraction in program.fractions:
             used |= (fraction.top.slopes != 0) | (fraction.bottom.slopes != 0)
         units = np.eye(len(used))[used]
