@@ -209,9 +209,8 @@ def compare_in_pairs(node: Expression) -> Expression:
         match part:
             case Apply("quotient", (Apply("min", groups), Apply("max", same))) if groups == same:
                 if len(groups) <= MAX_PAIRED:
-                    return ex.apply(
-                        "min", ex.compare_pairs(ex.divide, groups, part.span), part.span
-                    )
+                    ratios = ex.compare_pairs(ex.divide, groups, part.span)
+                    return ex.apply("min", ratios, part.span)
             case Apply("sum", terms):
                 return _with_largest_gaps(list(terms))
         return None

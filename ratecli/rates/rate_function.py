@@ -179,15 +179,14 @@ class RateFunction:
         """
         compiler = _Compiler(index)
         found = [compiler.number(compiler.part(node)) for node in expressions]
-        rows, steps = tuple(map(dict, compiler.rows)), list[_Step]()
+        rows = tuple(map(dict, compiler.rows))
 
         def place(number: int) -> int:
             return ~number if number < 0 else number + len(rows)
 
-        for name, inside in compiler.steps:
-            steps.append(_Step(name, list(map(place, inside))))
+        steps = tuple(_Step(name, list(map(place, inside))) for name, inside in compiler.steps)
         roots = np.array(list(map(place, found)), dtype=np.intp)
-        return cls(rows, tuple(steps), roots, len(index) if inputs is None else inputs)
+        return cls(rows, steps, roots, len(index) if inputs is None else inputs)
 
     @classmethod
     def affine(cls, lines: Iterable[Floats]) -> RateFunction:

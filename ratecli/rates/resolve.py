@@ -89,9 +89,8 @@ def constraint_differences(relation: syntax.Relation, scope: Scope) -> tuple[Exp
     values = [resolver.value(operand) for operand in relation.operands]
     pairs = zip(relation.ops, values[:-1], values[1:], strict=True)
     ordered = ((left, right) if op == "<=" else (right, left) for op, left, right in pairs)
-    return tuple(
-        _check_finite(ex.subtract(small, large, relation.span)) for small, large in ordered
-    )
+    differences = (ex.subtract(small, large, relation.span) for small, large in ordered)
+    return tuple(map(_check_finite, differences))
 
 
 def _check_finite(node: Expression) -> Expression:
