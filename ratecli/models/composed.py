@@ -110,9 +110,8 @@ class GroupThreshold:
 
     def score(self, X: Features) -> Array:
         """Return the score minus the threshold; X is (n, d + S) with memberships last."""
-        return self.shifted(
-            self.scorer.score(leading_features(X, self.width)), extract_memberships(X, self.width)
-        )
+        scores = self.scorer.score(leading_features(X, self.width))
+        return self.shifted(scores, extract_memberships(X, self.width))
 
     def shifted(self, scores: Array, members: Array) -> Array:
         """Return scores (n,) minus thresholds, for rows with memberships (n, S)."""
@@ -355,9 +354,8 @@ def map_blocks(X: Features, answer: Callable[[sparse.csr_array], NDArray[Any]]) 
     """
     n = X.shape[0]
     answers = [np.empty(0)]
-    step = max(
-        1, n * BLOCK_ENTRIES // max(X.size, 1)
-    )  # the size of a sparse X is its stored entries
+    # the size of a sparse X is its stored entries
+    step = max(1, n * BLOCK_ENTRIES // max(X.size, 1))
     for start in range(0, n, step):
         rows = sparse.csr_array(X[start : start + step], dtype=float, copy=True)
         rows.sum_duplicates()
