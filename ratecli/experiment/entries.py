@@ -75,10 +75,8 @@ def usable_solvers() -> Iterator[tuple[str, type[Solver]]]:
 
 def option_names(name: str) -> tuple[str, ...]:
     """Return the names of an algorithm's options; raise E202 if it does not exist."""
-    return tuple(
-        field.name
-        for field in dataclasses.fields(solver_class(name))  # type: ignore[arg-type]
-    )
+    found: Any = solver_class(name)
+    return tuple(field.name for field in dataclasses.fields(found))
 
 
 def make_solver(
