@@ -91,9 +91,8 @@ def invalid_choice(value: object, choices: Iterable[str]) -> InvalidValueError:
     if not isinstance(value, str | bool | int | float):
         return type_error(f"one of {', '.join(names)}", value)
     message = f"{quote_value(value)} is not a choice for {LOCATION_MARK}"
-    return InvalidValueError(
-        Diagnostic("E104", message, did_you_mean(str(value), names, "choices"))
-    )
+    hint = did_you_mean(str(value), names, "choices")
+    return InvalidValueError(Diagnostic("E104", message, hint))
 
 
 def type_error(

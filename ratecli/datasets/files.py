@@ -285,9 +285,8 @@ def extract_member(content: bytes, members: tuple[str, ...], limit: int) -> byte
                 content = opened.read(limit + 1)  # the size stated in an archive may be wrong
         except Exception as error:  # zipfile raises any kind for a broken archive
             message = f"'{member}' cannot be extracted from the archive: {error}"
-            raise FaultError(
-                Diagnostic("E402", message, "try again later, or use a mirror")
-            ) from error
+            hint = "try again later, or use a mirror"
+            raise FaultError(Diagnostic("E402", message, hint)) from error
         if len(content) > limit:
             message = f"the archive is unsafe: '{member}' is larger than {limit:,} bytes"
             raise FaultError(Diagnostic("E409", message, "use another address"))

@@ -271,10 +271,8 @@ def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple
             span = None if part.span == NO_SPAN else part.span
             text = goal.text[span.start : span.end] if span else ex.to_text(part)
             what = f"'{shorten_text(text, 100)}'"
-        return (
-            f"{what} is {SHAPE_NAMES[goal.shape]}; the algorithm supports only {listed} goals",
-            span,
-        )
+        why = f"{what} is {SHAPE_NAMES[goal.shape]}; the algorithm supports only {listed} goals"
+        return why, span
     for pair in map(find_two_sided_rate, goal.pieces) if found.one_sided else ():
         if pair is not None:
             part, leaf = pair
