@@ -142,9 +142,8 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         if not reset:
             check_is_fitted(self, self._found)
             names = list(getattr(self, "feature_names_in_", ()))
-            if list(X.columns) == [
-                each for each in names if each in X or each not in self._unseen()
-            ]:
+            needed = [each for each in names if each in X or each not in self._unseen()]
+            if list(X.columns) == needed:
                 whole = X.reindex(columns=names)
         validate_data(self, whole, reset=reset, skip_check_array=True)
         if not len(X):

@@ -239,9 +239,8 @@ def _write_model(
         found = load_applicable_model(stage)
         model = replace(found, name=str(target / Path(found.name).name))
     except FaultError as error:  # a policy, or features that are no columns
-        return lines, [
-            f"no card and no exports: {error.faults[0].message}".replace(str(stage), str(target))
-        ]
+        reason = error.faults[0].message.replace(str(stage), str(target))
+        return lines, [f"no card and no exports: {reason}"]
     for form, (suffix, content_of) in FORMATS.items():
         try:
             fs.atomic_write(stage / f"{fs.MODEL_FOLDER}{suffix}", content_of(model))

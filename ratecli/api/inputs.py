@@ -215,9 +215,8 @@ def normalize_weights(sample_weight: Any, X: Any) -> Array:
     found = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     try:
         mantissa, exponent = np.frexp(relative_weights(found))
-        return np.asarray(
-            np.ldexp(np.round(mantissa * 2.0**WEIGHT_BITS) / 2.0**WEIGHT_BITS, exponent)
-        )
+        rounded = np.round(mantissa * 2.0**WEIGHT_BITS) / 2.0**WEIGHT_BITS
+        return np.asarray(np.ldexp(rounded, exponent))
     except ValueError as error:
         message = f"sample_weight {error}; give a weight of 0 to rows that should not count"
         raise ValueError(message) from None

@@ -329,9 +329,8 @@ def _texts(levels: list[list[str]]) -> Any:
 
     if MISSING_CATEGORY not in levels[0]:
         return make_pipeline(_one_hot(levels))
-    return make_pipeline(
-        SimpleImputer(strategy="constant", fill_value=MISSING_CATEGORY), _one_hot(levels)
-    )
+    filled = SimpleImputer(strategy="constant", fill_value=MISSING_CATEGORY)
+    return make_pipeline(filled, _one_hot(levels))
 
 
 def _one_hot(categories: list[list[Any]]) -> Any:

@@ -77,9 +77,8 @@ class _Graph:
             outputs = {"decision": self.add("Cast", decision, to=types.INT64), "score": score}
         shown = []
         for name, value in outputs.items():
-            free = next(
-                n for n in (name + "_" * k for k in itertools.count()) if n not in self.kinds
-            )
+            names = (name + "_" * k for k in itertools.count())
+            free = next(each for each in names if each not in self.kinds)
             flat = self.add("Reshape", value, self.constant(np.array([-1])))
             self.nodes.append(helper.make_node("Identity", [flat], [free]))
             kind = types.INT64 if name == "decision" else types.DOUBLE
@@ -266,9 +265,8 @@ class _Graph:
         labels = self.probabilities(model.labels)
         ones = self.add("Pow", self._gathered(labels, np.zeros(1)), self.number(0.0))
         given = self.joined([ones, *map(self.probabilities, model.parts)])
-        return self.add(
-            "Mul", self._gathered(labels, model.label), self._gathered(given, model.column)
-        )
+        label = self._gathered(labels, model.label)
+        return self.add("Mul", label, self._gathered(given, model.column))
 
     def _gathered(self, values: str, columns: NDArray[Any]) -> str:
         return self.add("Gather", values, self.constant(columns.astype(np.int64)), axis=1)
