@@ -50,10 +50,11 @@ class Tree(NamedTuple):
         parts = {"set_at": np.full(splits, NO_SET), "sets": cls._field_defaults["sets"]} | parts
         for name in ("column", "threshold", "children", "missing_second", "set_at"):
             blank = LEAF if name in {"column", "set_at"} else 0
-            sizes = [(0, leaves)] + [(0, 0)] * (parts[name].ndim - 1)
-            parts[name] = np.pad(parts[name], sizes, constant_values=blank)
-        sizes = [(splits, 0)] + [(0, 0)] * (parts["values"].ndim - 1)
-        return cls(**parts | {"values": np.pad(parts["values"], sizes)})
+            own = parts[name]  # np.pad takes five times as long
+            parts[name] = np.concatenate([own, np.full((leaves, *own.shape[1:]), blank, own.dtype)])
+        none = np.zeros((splits, *parts["values"].shape[1:]))
+        parts["values"] = np.concatenate([none, parts["values"]])
+        return cls(**parts)
 
 
 def combine_trees(
