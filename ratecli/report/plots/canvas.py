@@ -56,8 +56,8 @@ LETTER = 0.075
 """Width of a letter of a label in inches, a little more than the average."""
 LEGEND_LINE = 0.2
 """Height of a legend line in inches."""
-COLUMN = 3.25
-"""Width in inches of a column of a paper."""
+COLUMN, BOTH_COLUMNS = 3.25, 6.75
+"""Widths in inches of a column of a paper, and of two."""
 DATED_KEYS = {
     "svg": ("Date", "Creator", "Format", "Type"),
     "png": ("Software",),
@@ -74,7 +74,7 @@ SourceT = TypeVar("SourceT")
 class PlotRequest(Generic[PlotT]):
     """A plot of the experiment file: its options, file name and position in the list of plots.
 
-    With `column`, a width in inches, panels are below each other in a column of this width.
+    With `column`, a width in inches, the figure has this width, and a panel at least `COLUMN`.
     """
 
     options: PlotT
@@ -169,7 +169,8 @@ class PlotImage:
 
     `what` explains the plot to readers who are new to this kind; `width` is in CSS pixels. A plot
     with panels side by side also has a `narrow` drawing with the panels below each other, for
-    phones. A plot with a `file:` also has a PDF in the width of a paper's column.
+    phones. A plot with a `file:` also has a PDF as wide as a column of a paper, or as both
+    columns if it has more than three panels.
     """
 
     name: str
@@ -197,11 +198,11 @@ class Canvas:
     def __init__(
         self, plot: PlotRequest[Any], caption: str, what: str, panels: int, most: int = 3
     ) -> None:
-        """Create a figure for a number of panels, at most `most` in a row, or 1 in a column."""
+        """Create a figure for a number of panels, at most `most` in a row, fewer in a column."""
         title, column = plot.options.title, plot.column
         self.caption, self.what = title or caption, what
         self.panels = panels
-        most = 1 if column else most
+        most = min(most, int(column // COLUMN)) if column else most
         self.columns = 2 if (panels, most) == (4, 3) else max(1, min(panels, most))
         self.rows = max(1, -(-panels // self.columns))
         width, height = PANEL_SIZES[self.columns]
@@ -273,7 +274,8 @@ def draw_image(
         svg, png = canvas.save("svg"), canvas.save("png")
         if canvas.columns > 1:
             narrow = draw(source, replace(plot, column=PANEL_SIZES[1][0])).save("svg")
-        pdf = draw(source, replace(plot, column=COLUMN)).save("pdf") if plot.options.file else None
+        printed = replace(plot, column=COLUMN if canvas.panels < 4 else BOTH_COLUMNS)
+        pdf = draw(source, printed).save("pdf") if plot.options.file else None
     width = round(96 * canvas.figure.get_size_inches()[0])
     return PlotImage(plot.name, canvas.caption, svg, png, pdf, canvas.what, width, narrow)
 
