@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -395,7 +396,9 @@ def sign_patterns(
     )
     words = np.random.default_rng(0).integers(-_WORD, _WORD, size=signs.shape[0])
     keys = signs.T @ words  # sums modulo 2^64: equal patterns give exactly equal keys
-    _, first, of = np.unique(keys, return_index=True, return_inverse=True)
+    of, patterns = pd.factorize(keys, sort=True)  # np.unique sorts all keys
+    first = np.empty(len(patterns), dtype=np.intp)
+    first[of[::-1]] = np.arange(len(of))[::-1]
     return of, first, signs
 
 
@@ -438,7 +441,8 @@ class RowKinds:
             if not same.all():
                 columns = sparse.csc_array(sparse.diags_array(same) @ columns)
             of, first, signs = sign_patterns(columns)
-            weight = np.asarray(abs(columns).max(axis=0).todense(), dtype=float).ravel()
+            weight, counted = np.zeros(n), np.flatnonzero(np.diff(columns.indptr))
+            weight[counted] = np.maximum.reduceat(abs(columns.data), columns.indptr[counted])
             parts.append((of, weight, signs[:, first].toarray().astype(float)))
         kinds, weights, patterns = zip(*parts, strict=True)
         starts = np.cumsum([0, *(each.shape[1] for each in patterns)])
