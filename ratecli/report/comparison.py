@@ -129,7 +129,7 @@ class Comparison:
         Experiments with the same `SAME_TASKS` count as one, by the name of the first. A method that
         several of them have counts once.
         """
-        points: dict[str, Mapping[str, Any]] = {}
+        points: dict[str, dict[str, Any]] = {}
         names: dict[str, str] = {}
         files: dict[tuple[str, str, str], str] = {}
         rows = []
@@ -140,7 +140,7 @@ class Comparison:
                 point = {x: group.point[x] for x in ledger.sweep if x in swept and x in group.point}
                 known = (text for text, each in points.items() if each == point)
                 setting = next(known, st.format_point(point))  # files may have another order
-                points.setdefault(setting, point)
+                point = points.setdefault(setting, point)
                 keys = first, setting, group.label
                 if files.setdefault(keys, name) == name:
                     place = repr([x for x in point.items() if x[0] != CONSTRAINT_AXIS])

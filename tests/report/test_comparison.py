@@ -16,7 +16,7 @@ from ratecli.report import html
 from ratecli.report.comparison import Comparison, critical_difference
 
 SEEDS = 5
-SETTING = "constraint = parity, model = logistic"
+SETTING = "dataset = known, constraint = parity, model = logistic"
 METHODS = {  # violations of each seed, error, seconds; None without a model
     "unconstrained": ([0.1] * 5, 0.1, 2.0),
     "careful": ([-0.1] * 5, 0.3, 4.0),
@@ -28,7 +28,8 @@ METHODS = {  # violations of each seed, error, seconds; None without a model
 
 def ledger(name: str, more: float = 0.0, without: str = "", source: str = "") -> Ledger:
     """Return five methods with errors raised by `more`, of which one is left out."""
-    point, plan, results = {"constraint": "parity", "model": "logistic"}, [], {}
+    point = {"dataset": "known", "constraint": "parity", "model": "logistic"}
+    plan, results = [], {}
     for label, (violations, error, seconds) in METHODS.items():
         for seed in range(SEEDS) if label != without else ():
             metrics = {"objective": "error", "violation.parity": "gap"}
@@ -44,7 +45,7 @@ def ledger(name: str, more: float = 0.0, without: str = "", source: str = "") ->
         "datasets": {"table": {"source": source or name}},
         "name": name,
         "constraints": {"parity": "gap <= 0"},
-        "sweep": {"constraint": ["parity"], "model": ["logistic"]},
+        "sweep": {name: [value] for name, value in point.items()},
     }
     return Ledger(plan, results, {"experiment": file})
 
@@ -116,7 +117,10 @@ def test_the_page_and_its_files_have_each_method(tmp_path: Path, ledgers):
         "methods.md", "methods.csv", "methods-1.tex", "tasks-1.tex",
         *(f"comparison-1.{form}" for form in ("svg", "png", "pdf")),
     }  # fmt: skip
-    assert "| parity     | logistic | tight (1/1, 0.0000)" in (folder / "methods.md").read_text()
+    assert (
+        "| known   | parity     | logistic | tight (1/1, 0.0000)"
+        in (folder / "methods.md").read_text()
+    )
     assert r"careful & 2 {~of 2}" in (folder / "methods-1.tex").read_text()
     rows = pd.read_csv(folder / "methods.csv")
     assert len(rows) == 9
