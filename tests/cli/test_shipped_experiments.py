@@ -57,7 +57,7 @@ def with_data(cli, monkeypatch, store) -> Callable[[Path], None]:
 
 
 def test_names_of_experiments_are_unique():
-    names = [load_experiment(path)[0].name for path in (*SHIPPED, *COMPARISON)]
+    names = [load_experiment(path)[0].name for path in EXPERIMENTS.rglob("*.yaml")]
     assert len(names) == len(set(names)) > 3
 
 
