@@ -161,13 +161,11 @@ class Comparison:
             found[str(setting)].append(MethodSummary(str(method), rows))
         return {setting: sorted(own, key=lambda each: each.order) for setting, own in found.items()}
 
-    def _rows(self, setting: str) -> pd.DataFrame:
-        return self.rows[self.rows["setting"] == setting]
-
     def sheet(self, setting: str) -> st.Sheet:
         """Return the table of a setting, with a row for each method."""
-        own, methods = self._rows(setting), self.settings[setting]
-        tasks, ranked = own["experiment"].nunique(), own.dropna(subset="rank")["method"].nunique()
+        methods = self.settings[setting]
+        tasks = max(each.tasks for each in methods)
+        ranked = sum(bool(each.rows["rank"].notna().all()) for each in methods)
         difference = critical_difference(ranked, tasks) if ranked > 1 else math.inf
         shown = f"{difference:.1f}" if difference < ranked else ""
         fails, *_ = first = methods[0].order
@@ -191,9 +189,9 @@ class Comparison:
         """Return the mean objective of each method in each task of a setting, and how often its
         models hold, with a link to the experiment's report.
         """
+        own = self.rows[self.rows["setting"] == setting]
         cells: dict[tuple[str, str], Any] = {
-            (row["experiment"], row["method"]): self._task_cell(row)
-            for _, row in self._rows(setting).iterrows()
+            (row["experiment"], row["method"]): self._task_cell(row) for _, row in own.iterrows()
         }
         names = dict.fromkeys(name for name, _ in cells)
         rows = [

@@ -31,7 +31,7 @@ CHECKS = 16
 """How often the size of the folder is checked while as much is added as it may hold."""
 _HEADER = struct.Struct("<d")
 _saved_seconds = 0.0
-_added_bytes = 0
+_added_bytes = MAX_FOLDER_BYTES
 _counted: set[tuple[int, bytes]] | None = None
 _folder: Path | None = None
 
@@ -140,8 +140,8 @@ def _locked(folder: Path, number: int) -> Iterator[None]:
 def _delete_oldest(folder: Path, added: int) -> None:
     """Delete the fits that were not used for longest until the folder is small enough.
 
-    Listing thousands of fits can take longer than a fit, so the folder is only checked after this
-    process has added a share of the limit: `added` are the bytes of the last fit.
+    Listing thousands of fits can take longer than a fit. The folder is therefore checked only at a
+    process's first fit, and after each share of the limit; `added` are the bytes of the last fit.
     """
     global _added_bytes  # noqa: PLW0603  like the clock
     _added_bytes += added

@@ -19,7 +19,7 @@ from ratecli.ledger.locks import REPORT_LOCK_FILE
 from ratecli.ledger.records import PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.canvas import PlotRequest, draw_image
+from ratecli.report.plots.canvas import Canvas, PlotRequest, draw_image
 from ratecli.report.plots.lines import draw_guarantee
 from ratecli.report.write import MAX_FOLDER_NAME, trial_folders, write_models, write_report
 
@@ -112,6 +112,14 @@ def test_a_plot_with_a_file_is_a_pdf_in_the_width_of_a_column():
     assert b"/FontFile2" in first, "fonts are embedded as TrueType"
     unnamed = replace(plot, options=GuaranteePlot.model_construct(**PLOT))
     assert not draw_image(draw_guarantee, ledger, unnamed).pdf
+
+
+@pytest.mark.parametrize(("column", "columns"), [(3.25, 1), (4.2, 1), (6.75, 2), (None, 2)])
+def test_panels_are_at_least_as_wide_as_a_column_of_a_paper(column: float | None, columns: int):
+    plot = PlotRequest(GuaranteePlot.model_construct(**PLOT), "x", column=column)
+    canvas = Canvas(plot, "", "", 4, most=2)
+    assert canvas.columns == columns
+    assert column in {None, canvas.figure.get_size_inches()[0]}
 
 
 def test_texts_of_the_summary(reported):

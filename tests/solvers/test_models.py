@@ -1,6 +1,7 @@
 """The option `model`: which classifiers files may name, their fits, and scores of unseen rows."""
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -588,6 +589,22 @@ def test_damaged_fits_are_computed_again_and_old_ones_deleted(tmp_path, monkeypa
         for k in range(4):
             FitCache(2, NUMBERS).get(bytes([k]), lambda k=k: np.full(2, float(k)))
     assert len(list(folder.glob("*.fit"))) == 2
+
+
+def test_the_folder_of_fits_is_checked_at_the_first_fit_and_after_a_share_of_its_limit(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(fit_cache, "MAX_FOLDER_BYTES", 8000)
+    monkeypatch.setattr(fit_cache, "_added_bytes", 8000)
+    old, kept = tmp_path / "fits" / "old.fit", []
+    with shared_fits(tmp_path / "fits"):
+        for k, size in enumerate([1, 1, 100]):
+            old.parent.mkdir(exist_ok=True)
+            old.write_bytes(bytes(9000))
+            os.utime(old, (0, 0))
+            FitCache(2, NUMBERS).get(bytes([k]), lambda size=size: np.zeros(size))
+            kept.append(old.exists())
+    assert kept == [False, True, False]
 
 
 def test_time_counts_processes_that_have_ended():

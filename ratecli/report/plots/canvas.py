@@ -170,7 +170,7 @@ class PlotImage:
     `what` explains the plot to readers who are new to this kind; `width` is in CSS pixels. A plot
     with panels side by side also has a `narrow` drawing with the panels below each other, for
     phones. A plot with a `file:` also has a PDF as wide as a column of a paper, or as both
-    columns if it has more than three panels.
+    columns if it has several rows of two panels.
     """
 
     name: str
@@ -274,7 +274,8 @@ def draw_image(
         svg, png = canvas.save("svg"), canvas.save("png")
         if canvas.columns > 1:
             narrow = draw(source, replace(plot, column=PANEL_SIZES[1][0])).save("svg")
-        printed = replace(plot, column=COLUMN if canvas.panels < 4 else BOTH_COLUMNS)
+        wide = canvas.columns == 2 and canvas.panels > 3
+        printed = replace(plot, column=BOTH_COLUMNS if wide else COLUMN)
         pdf = draw(source, printed).save("pdf") if plot.options.file else None
     width = round(96 * canvas.figure.get_size_inches()[0])
     return PlotImage(plot.name, canvas.caption, svg, png, pdf, canvas.what, width, narrow)
