@@ -25,7 +25,7 @@ from ratecli.datasets.registry import list_sources
 from ratecli.diagnostic_codes import CODES
 from ratecli.experiment import registry
 from ratecli.plugins import OWN_PACKAGE
-from ratecli.report.comparison import HELD_SHARE
+from ratecli.report.comparison import MethodSummary
 from ratecli.report.groups import estimate_mean
 from ratecli.report.sheet import estimate_cell
 
@@ -157,42 +157,26 @@ def _ahead(tasks: pd.DataFrame) -> str:
     tasks = tasks.assign(share=tasks["satisfied"] / tasks["trials"])
     rows = []
     for setting, own in tasks.groupby("setting", sort=False):
-        methods = {name: part.set_index("experiment") for name, part in own.groupby("method")}
-        known = {name: part for name, part in methods.items() if part["algorithm"].iloc[0] in ours}
-        name, best = min(known.items(), key=lambda each: _order(each[1]))
-        for other in sorted(methods.keys() - known.keys()):
-            package = methods[other]
+        parts = {name: part.set_index("experiment") for name, part in own.groupby("method")}
+        known = [name for name, part in parts.items() if part["algorithm"].iloc[0] in ours]
+        name = min(known, key=lambda each: MethodSummary(each, parts[each]).order)
+        for other in sorted(parts.keys() - known):
+            best, package = parts[name].reindex(parts[other].index), parts[other]
             lower = estimate_mean((best["error"] - package["error"]).dropna())
-            share = best["share"].reindex(package.index).mean()
-            if package["share"].mean() >= share and (lower.mean or 0.0) > 0:
+            shares = package["share"].mean(), best["share"].mean()
+            if shares[0] >= shares[1] and (lower.mean or 0.0) > 0:
                 beyond = "yes" if lower.half is not None and lower.mean > lower.half else "no"
-                shares = f"{package['share'].mean():.0%}", f"`{name}`", f"{share:.0%}"
-                rows.append([setting, f"`{other}`", *shares, estimate_cell(lower).text, beyond])
-    heads = [
-        "setting",
-        "package",
-        "trials that hold",
-        "ratecli",
-        "trials that hold",
-        "error lower by",
-        "beyond the interval",
-    ]
+                held = [
+                    f"`{each}` ({n:.0%})" for each, n in zip((other, name), shares, strict=True)
+                ]
+                rows.append([setting, *held, estimate_cell(lower).text, beyond])
+    heads = ["setting", "package", "ratecli", "error lower by", "beyond the interval"]
     said = (
         "The best method of ratecli in each setting is compared with the packages' methods that hold the rule in at least as "
-        "many trials. Those with a lower mean error are listed. ±: half the 95 % interval over data sets; an interval over few "
-        "data sets is wide, and is no proof that two methods are equal."
+        "many trials. Those with a lower mean error are listed. In brackets: the share of trials with a model that satisfies "
+        "the rule. ±: half the 95 % interval over data sets. A wide interval is no proof that two methods are equal."
     )
     return f"## Packages that are ahead\n\n{said}\n\n{_table(heads, rows)}"
-
-
-def _order(part: pd.DataFrame) -> tuple[bool, float, float]:
-    """Methods that hold the rule in most data sets by error, then others by the share of trials that hold."""
-    held = part["holds"].mean()
-    return (
-        (True, -held, -part["share"].mean())
-        if held < HELD_SHARE
-        else (False, 0.0, part["excess"].mean())
-    )
 
 
 def _seconds(time: float | None) -> str:

@@ -354,7 +354,7 @@ def map_blocks(X: Features, answer: Callable[[sparse.csr_array], NDArray[Any]]) 
     """
     n = X.shape[0]
     answers = [np.empty(0)]
-    # the size of a sparse X is its stored entries
+    # `size` counts the stored entries of a sparse X
     step = max(1, n * BLOCK_ENTRIES // max(X.size, 1))
     for start in range(0, n, step):
         rows = sparse.csr_array(X[start : start + step], dtype=float, copy=True)

@@ -7,7 +7,6 @@ a rule, a model, what is known. A method is an algorithm by its label.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -73,18 +72,18 @@ class MethodSummary:
 
     @cached_property
     def times(self) -> float:
-        """The median over tasks of a trial's seconds as a multiple of those of `unconstrained`."""
+        """The median over tasks of a trial's time, in fits of `unconstrained`."""
         return float(self.rows["times"].median())
 
     @cached_property
     def order(self) -> tuple[bool, float, float]:
         """A sort key: methods that hold in `HELD_SHARE` of the tasks by `excess`, then others.
 
-        These are sorted by the share of tasks, then by that of models.
+        These are sorted by the share of tasks, then by that of trials with a model that holds.
         """
         share = self.holds / self.tasks
         if share < HELD_SHARE:
-            return True, -share, -(self.held.mean or 0.0)
+            return True, -share, -self.rows["satisfied"].sum() / self.rows["trials"].sum()
         return False, 0.0, self.excess.mean or 0.0
 
     def row(self, *, best: bool) -> dict[str, Any]:
@@ -217,7 +216,7 @@ def methods_note() -> str:
 def _counted(group: gr.SeedGroup) -> dict[str, Any]:
     """Return counts of trials, the mean objective on test rows, and mean seconds of a trial."""
     satisfied, measured = gr.count_satisfied([group], "test")
-    results, ended = group.results, Counter(group.statuses)
+    results, ended = group.results, group.statuses
     return {
         "algorithm": group.trials[0].algorithm,
         "trials": group.ended,

@@ -66,7 +66,7 @@ class SeedGroup:
         return fold_overlap(self.ledger, self.trials[0])
 
     @cached_property
-    def statuses(self) -> Mapping[str, int]:
+    def statuses(self) -> Counter[str]:
         return Counter(map(self.ledger.status, self.trials))
 
     @property

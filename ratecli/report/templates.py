@@ -51,7 +51,7 @@ def note(name: str, **values: Any) -> str:
 
 
 def code_marks(text: str) -> Markup:
-    """Return escaped text with names between backticks as code."""
+    """Escape text, and set what is between backticks as code."""
     return Markup(CODE.sub(r"<code>\1</code>", str(html_escape(terminal_safe(text)))))  # noqa: S704 - escaped
 
 

@@ -27,11 +27,8 @@ CACHED_FITS = 8
 """Number of recent fits that a process caches: sweep points and algorithms share them."""
 SUFFIX = ".fit"
 LOCKS = 64
-CHECKS = 16
-"""How often the size of the folder is checked while as much is added as it may hold."""
 _HEADER = struct.Struct("<d")
 _saved_seconds = 0.0
-_added_bytes = MAX_FOLDER_BYTES
 _counted: set[tuple[int, bytes]] | None = None
 _folder: Path | None = None
 
@@ -105,8 +102,8 @@ class FitCache(Generic[T]):
         """Return the stored result and its seconds, or compute and store them."""
         if _folder is None or self._codec is None:
             return _timed(make)
-        path = _folder / f"{key.hex()[:40]}{SUFFIX}"
-        with _locked(_folder, key[0] % LOCKS):
+        path, part = _folder / f"{key.hex()[:40]}{SUFFIX}", key[0] % LOCKS
+        with _locked(_folder, part):
             with suppress(OSError, ValueError, struct.error):
                 content = path.read_bytes()
                 found = self._codec.load(content[_HEADER.size :]), *_HEADER.unpack_from(content)
@@ -114,9 +111,9 @@ class FitCache(Generic[T]):
                 return found
             result, seconds = _timed(make)
             with suppress(OSError, FaultError):  # sharing is not worth an error
-                content = _HEADER.pack(seconds) + self._codec.dump(result)
-                atomic_write(path, content, lasting=False)
-                _delete_oldest(_folder, len(content))
+                atomic_write(path, _HEADER.pack(seconds) + self._codec.dump(result), lasting=False)
+                if not part:  # listing thousands of fits can take longer than a fit
+                    _delete_oldest(_folder)
         return result, seconds
 
 
@@ -137,17 +134,8 @@ def _locked(folder: Path, number: int) -> Iterator[None]:
         yield
 
 
-def _delete_oldest(folder: Path, added: int) -> None:
-    """Delete the fits that were not used for longest until the folder is small enough.
-
-    Listing thousands of fits can take longer than a fit. The folder is therefore checked only at a
-    process's first fit, and after each share of the limit; `added` are the bytes of the last fit.
-    """
-    global _added_bytes  # noqa: PLW0603  like the clock
-    _added_bytes += added
-    if _added_bytes < MAX_FOLDER_BYTES / CHECKS:
-        return
-    _added_bytes = 0
+def _delete_oldest(folder: Path) -> None:
+    """Delete the fits that were not used for longest until the folder is small enough."""
     states = [(path, path.stat()) for path in folder.glob(f"*{SUFFIX}")]
     total = sum(state.st_size for _, state in states)
     for path, state in sorted(states, key=lambda each: each[1].st_mtime):

@@ -76,7 +76,7 @@ def test_complete_methods_that_hold_are_ranked_by_error_then_others_by_trials(le
     expected = {"careful": 1, "loose": 2, "refusing": 3, "unconstrained": 4}
     assert ranks.loc["a"].to_dict() == ranks.loc["b"].to_dict() == expected
     methods = {each.method: each for each in comparison.settings[SETTING]}
-    assert list(methods) == ["tight", "careful", "refusing", "loose", "unconstrained"]
+    assert list(methods) == ["tight", "careful", "loose", "refusing", "unconstrained"]
     assert methods["tight"].row(best=True)["rank"] == ""  # it does not take part in b
     assert methods["careful"].holds == methods["careful"].tasks == 2
 

@@ -114,12 +114,14 @@ def test_a_plot_with_a_file_is_a_pdf_in_the_width_of_a_column():
     assert not draw_image(draw_guarantee, ledger, unnamed).pdf
 
 
-@pytest.mark.parametrize(("column", "columns"), [(3.25, 1), (4.2, 1), (6.75, 2), (None, 2)])
-def test_panels_are_at_least_as_wide_as_a_column_of_a_paper(column: float | None, columns: int):
-    plot = PlotRequest(GuaranteePlot.model_construct(**PLOT), "x", column=column)
-    canvas = Canvas(plot, "", "", 4, most=2)
-    assert canvas.columns == columns
-    assert column in {None, canvas.figure.get_size_inches()[0]}
+@pytest.mark.usefixtures("images")
+@pytest.mark.parametrize(("panels", "most", "width"), [(3, 2, 234), (4, 2, 486), (6, 3, 234)])
+def test_a_pdf_of_two_rows_of_two_panels_is_as_wide_as_two_columns(panels, most, width):
+    def draw(_, plot: PlotRequest) -> Canvas:
+        return Canvas(plot, "", "", panels, most)
+
+    plot = PlotRequest(GuaranteePlot.model_construct(**PLOT, file="x"), "x")
+    assert f"/MediaBox [ 0 0 {width} ".encode() in draw_image(draw, None, plot).pdf
 
 
 def test_texts_of_the_summary(reported):

@@ -263,8 +263,8 @@ def _least_between(
 ) -> NDArray[np.intp]:
     """Return the index of the smallest of the values (n,) from `low` (m,) to below `high` (m,).
 
-    Each range is covered by two of the length of a power of 2. The minima of all ranges of that
-    length follow from those of half the length.
+    This is a sparse table: the minimum of 2^k values is that of two halves, and two such ranges
+    cover any range.
     """
     level = np.frexp(high - low)[1] - 1
     found, least = np.empty(len(low), dtype=np.intp), np.arange(len(values))

@@ -318,7 +318,8 @@ class RateProgram:
     def linearized(self, rates: Array) -> RateProgram | None:
         """Return the program with the tangents at `rates` (K,) of all terms that are not convex.
 
-        An objective that is a single fraction is kept. None if a tangent is undefined.
+        An objective that is a single fraction stays as it is. Return None if a tangent is
+        undefined.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             tangents = [fraction.tangent(rates) for fraction in self.fractions]
