@@ -53,13 +53,12 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=[*PEERS])
     options = parser.parse_args()
-    limit_to_one_thread()
     peers = [name for name in options.peers if name in all_algorithms()]
     print("| rows | rule | algorithm | ms | times post_shift | training error |")
     print("|---|---|---|--:|--:|--:|")
     for rows in options.rows:
         text = FILE.format(rows=rows) + "".join(f"  - {PEERS[name]}\n" for name in peers)
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, limit_to_one_thread():
             path = Path(folder) / "thresholds.yaml"
             path.write_text(text)
             measure(path, rows, options.runs)

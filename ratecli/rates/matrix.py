@@ -383,23 +383,29 @@ def _measure_disclosivity(
 _WORD = 2**62
 
 
-def sign_patterns(
-    columns: sparse.csc_array,
-) -> tuple[NDArray[np.intp], NDArray[np.intp], sparse.csc_array]:
+def number_keys(keys: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the number (n,) of each key among the sorted distinct ones, and where each is first.
+
+    The same as `np.unique`, which sorts all keys. Suits few distinct ones.
+    """
+    of, distinct = pd.factorize(keys, sort=True)
+    first = np.empty(len(distinct), dtype=np.intp)
+    first[of[::-1]] = np.arange(len(of))[::-1]
+    return of, first
+
+
+def sign_patterns(table: sparse.csr_array) -> tuple[NDArray[np.intp], Floats]:
     """Return which columns of a (K, n) matrix have equal signs.
 
-    The results are the number (n,) of each column's pattern, 0 to Q - 1, the first column (Q,) of
-    each pattern, and the signs (K, n) as integers.
+    The results are the number (n,) of each column's pattern, 0 to Q - 1, and the patterns (K, Q).
     """
-    signs = sparse.csc_array(
-        (np.sign(columns.data).astype(np.int64), columns.indices, columns.indptr), columns.shape
+    signs = sparse.csr_array(
+        (np.sign(table.data).astype(np.int64), table.indices, table.indptr), table.shape
     )
     words = np.random.default_rng(0).integers(-_WORD, _WORD, size=signs.shape[0])
-    keys = signs.T @ words  # sums modulo 2^64: equal patterns give exactly equal keys
-    of, patterns = pd.factorize(keys, sort=True)  # np.unique sorts all keys
-    first = np.empty(len(patterns), dtype=np.intp)
-    first[of[::-1]] = np.arange(len(of))[::-1]
-    return of, first, signs
+    # sums modulo 2^64: equal patterns give exactly equal keys
+    of, first = number_keys(signs.T @ words)
+    return of, signs[:, first].toarray().astype(float)
 
 
 @dataclass(frozen=True)
@@ -437,13 +443,13 @@ class RowKinds:
         parts = []
         for factor in dict.fromkeys(factors) or [None]:
             same = np.array([each == factor for each in factors], dtype=float)
-            columns = sparse.csc_array(matrix.sums)
+            sums = matrix.sums
             if not same.all():
-                columns = sparse.csc_array(sparse.diags_array(same) @ columns)
-            of, first, signs = sign_patterns(columns)
-            weight, counted = np.zeros(n), np.flatnonzero(np.diff(columns.indptr))
-            weight[counted] = np.maximum.reduceat(abs(columns.data), columns.indptr[counted])
-            parts.append((of, weight, signs[:, first].toarray().astype(float)))
+                sums = sparse.csr_array(sparse.diags_array(same) @ sums)
+            of, signs = sign_patterns(sums)
+            weight, counted = np.zeros(n), np.flatnonzero(sums.data)
+            weight[sums.indices[counted]] = abs(sums.data[counted])
+            parts.append((of, weight, signs))
         kinds, weights, patterns = zip(*parts, strict=True)
         starts = np.cumsum([0, *(each.shape[1] for each in patterns)])
         return cls(

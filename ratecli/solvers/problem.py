@@ -21,7 +21,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal, Shape, affine_pieces
 from ratecli.rates.functions import ROUNDING, Interval
-from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.matrix import RateMatrix, number_keys
 from ratecli.rates.rate_function import RateFunction
 from ratecli.rates.sample import Mask, make_read_only
 from ratecli.rates.table import RATES, Measurement
@@ -348,6 +348,5 @@ class Groups:
     @classmethod
     def by(cls, slices: tuple[str, ...], members: NDArray[np.bool_]) -> Groups:
         """Return the cells of memberships (n, S)."""
-        keys = hash_memberships(members)
-        _, first, of = np.unique(keys, return_index=True, return_inverse=True)
+        of, first = number_keys(hash_memberships(members))
         return cls(slices, members[first], of)

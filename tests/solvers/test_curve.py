@@ -20,6 +20,14 @@ def test_cheapest_threshold_matches_brute_force(seed):
     assert np.abs(scores - found).min() > 0.1
 
 
+@pytest.mark.parametrize("scores", [9, 300, 10**6])
+@pytest.mark.parametrize("rows", [1, 2, 1000, 150_000])
+def test_rows_of_equal_scores_keep_their_order(rows, scores):
+    drawn = np.random.default_rng(rows).integers(scores, size=rows) - 4.0
+    expected = np.argsort(-drawn, kind="stable")
+    np.testing.assert_array_equal(RateCurve.of(drawn).order, expected)
+
+
 def test_sums_above_thresholds():
     cuts = RateCurve.of(np.array([2.0, 5.0, 2.0, 3.0]))
     assert cuts.thresholds.tolist() == [6.0, 4.0, 2.5, 1.0]

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
@@ -140,7 +139,7 @@ def hold_out(problem: Problem, share: float) -> tuple[Indices, Indices]:
 
 def _row_patterns(problem: Problem) -> Indices:
     """Return the kind (n,) of each row: the sign with which it counts in each rate."""
-    return sign_patterns(sparse.csc_array(problem.rates.sums))[0]
+    return sign_patterns(problem.rates.sums)[0]
 
 
 def _stratified_ranks(kind: Indices, seed: int) -> Indices:
