@@ -70,6 +70,12 @@ class MethodSummary:
         cell = st.estimate_cell(self.excess)
         return replace(cell, text=f"+{cell.text}") if (cell.key or 0.0) > 0 else cell
 
+    @property
+    def short(self) -> str:
+        """The method, in how many tasks it holds the rule, and its objective above the best."""
+        above = self.above.text.partition(" ")[0]  # "" if it is undefined
+        return f"{self.method} ({', '.join(filter(None, [f'{self.holds}/{self.tasks}', above]))})"
+
     @cached_property
     def times(self) -> float:
         """The median over tasks of a trial's time, in fits of `unconstrained`."""
@@ -176,11 +182,7 @@ class Comparison:
         """Return the three best methods of each setting, of those that hold the rule somewhere."""
         rows = []
         for setting, point in self.points.items():
-            texts = [
-                f"{each.method} ({each.holds}/{each.tasks}, {each.above.text.partition(' ')[0]})"
-                for each in self.settings[setting]
-                if each.holds
-            ]
+            texts = [each.short for each in self.settings[setting] if each.holds]
             rows.append({**point, **dict(zip_longest(PLACES, texts[: len(PLACES)], fillvalue=""))})
         return st.make_sheet("Best methods", rows, note("best_methods"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import synthetic_ledger
 from ratecli.ledger.records import PlannedTrial, TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.report import html
-from ratecli.report.comparison import Comparison, critical_difference
+from ratecli.report.comparison import Comparison, MethodSummary, critical_difference
 
 SEEDS = 5
 SETTING = "dataset = known, constraint = parity, model = logistic"
@@ -79,6 +80,9 @@ def test_complete_methods_that_hold_are_ranked_by_error_then_others_by_trials(le
     assert list(methods) == ["tight", "careful", "loose", "refusing", "unconstrained"]
     assert methods["tight"].row(best=True)["rank"] == ""  # it does not take part in b
     assert methods["careful"].holds == methods["careful"].tasks == 2
+    assert methods["careful"].short == "careful (2/2, +0.0500)"
+    undefined = methods["careful"].rows.assign(excess=math.nan)
+    assert MethodSummary("careful", undefined).short == "careful (2/2)"
 
 
 def test_files_with_the_same_tasks_count_as_one_experiment():
