@@ -95,5 +95,5 @@ def _by_decreasing_score(scores: Array) -> NDArray[np.intp]:
     so the last digit of a sum, depends on the processor. Rows of equal scores are sorted again.
     """
     order, count = np.argsort(-scores), len(scores)
-    larger = np.concatenate([[0], np.cumsum(np.diff(scores[order]) != 0)])
+    larger = np.append(0, np.cumsum(np.diff(scores[order]) != 0, dtype=np.int64))
     return order if larger[-1] == count - 1 else np.sort(larger * count + order) % count
