@@ -405,7 +405,8 @@ def sign_patterns(table: sparse.csr_array) -> tuple[NDArray[np.intp], Floats]:
     words = np.random.default_rng(0).integers(-_WORD, _WORD, size=signs.shape[0])
     # sums modulo 2^64: equal patterns give exactly equal keys
     of, first = number_keys(signs.T @ words)
-    return of, signs[:, first].toarray().astype(float)
+    # the layout decides how products are rounded, and so which of equal models a search returns
+    return of, signs[:, first].toarray(order="F").astype(float)
 
 
 @dataclass(frozen=True)
