@@ -386,7 +386,7 @@ _WORD = 2**62
 def number_keys(keys: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the number (n,) of each key among the sorted distinct ones, and where each is first.
 
-    The same as `np.unique`, which sorts all keys. Suits few distinct ones.
+    This equals `np.unique`, which sorts all keys, and is faster if few of them are distinct.
     """
     of, distinct = pd.factorize(keys, sort=True)
     first = np.empty(len(distinct), dtype=np.intp)
@@ -405,7 +405,7 @@ def sign_patterns(table: sparse.csr_array) -> tuple[NDArray[np.intp], Floats]:
     words = np.random.default_rng(0).integers(-_WORD, _WORD, size=signs.shape[0])
     # sums modulo 2^64: equal patterns give exactly equal keys
     of, first = number_keys(signs.T @ words)
-    # the layout decides how products are rounded, and so which of equal models a search returns
+    # the layout decides how products are rounded, and so where a search at its limit stops
     return of, signs[:, first].toarray(order="F").astype(float)
 
 

@@ -72,7 +72,7 @@ class MethodSummary:
 
     @property
     def short(self) -> str:
-        """The method, in how many tasks it holds the rule, and its objective above the best."""
+        """The method with the number of tasks in which it holds the rule, and its `above`."""
         above = self.above.text.partition(" ")[0]  # "" if it is undefined
         return f"{self.method} ({', '.join(filter(None, [f'{self.holds}/{self.tasks}', above]))})"
 
@@ -199,7 +199,7 @@ class Comparison:
             {"method": each.method} | {name: cells.get((name, each.method), "") for name in names}
             for each in self.settings[setting]
         ]
-        return st.make_sheet(f"{setting}: each task", rows, note("tasks"))
+        return st.make_sheet(f"{setting}: each task", rows)
 
     def _task_cell(self, row: pd.Series) -> st.SheetCell:
         text = f"{row['satisfied']:.0f}/{row['models']:.0f}" if row["models"] else "no model"

@@ -89,10 +89,10 @@ class RateCurve:
 
 
 def _by_decreasing_score(scores: Array) -> NDArray[np.intp]:
-    """Return the rows (n,) by decreasing score, and by number if scores are equal.
+    """Return the rows (n,) by decreasing score; rows with equal scores keep their order.
 
     NumPy's default sort is five times as fast as its stable one, but the order of equal scores, and
-    so the last digit of a sum, depends on the processor. Rows of equal scores are sorted again.
+    so the last digit of a sum, depends on the processor. So equal scores are sorted again, by row.
     """
     order, count = np.argsort(-scores), len(scores)
     larger = np.append(0, np.cumsum(np.diff(scores[order]) != 0, dtype=np.int64))

@@ -114,7 +114,7 @@ def test_the_page_and_its_files_have_each_method(tmp_path: Path, ledgers):
     text = page.read_text("utf-8")
     assert f"<summary>{SETTING}</summary>" in text
     assert '<a href="a/report.html">0.1500 (2/5)</a>' in text
-    assert "<code>holds</code>: in how many experiments it does" in text
+    assert "<code>holds</code>: the number of experiments in which it does" in text
     assert (tmp_path / next(iter(re.findall(r'href="(.*/methods.md)"', text)))).is_file()
     folder = tmp_path / "comparison"
     assert {each.name for each in folder.iterdir()} == {
